@@ -6,7 +6,7 @@ use loadlab_record::store::{CaseRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::bottleneck::Diagnosis;
-use crate::metric::{Better, Metric, Value};
+use crate::metric::{Better, Few, Metric, Value};
 
 /// With fewer trials, the spread between them is itself a guess: of four trials of two equal cases, one in
 /// 35 orders all of one before all of the other by chance alone.
@@ -17,6 +17,8 @@ pub const TRIALS_FOR_DIFFERENCES: usize = 5;
 pub struct CaseFindings<'a> {
     /// The case.
     pub case: &'a CaseRecord,
+    /// Its name in sentences: without the axes that do not vary.
+    pub label: String,
     /// Planned trials in order, missing ones included.
     pub trials: Vec<TrialFindings<'a>>,
     /// The worst of its trials: INVALID before FAIL before PASS. A missing trial makes it at least FAIL.
@@ -64,8 +66,11 @@ impl Spread {
             _ => (2, 0.0),
         };
         reported.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
-        let unreported =
-            values.iter().copied().find(|v| matches!(v, Value::Needs(_))).unwrap_or(Value::Nothing);
+        // Where no trial has samples enough, the estimate in the middle stands for all.
+        let mut few: Vec<Few> =
+            values.iter().filter_map(|v| if let Value::Between(f) = v { Some(*f) } else { None }).collect();
+        few.sort_by(|a, b| a.likely().total_cmp(&b.likely()));
+        let unreported = few.get(few.len() / 2).map_or(Value::Nothing, |few| Value::Between(*few));
         let middle = match better {
             Better::More => reported.len().saturating_sub(1) / 2,
             Better::Less | Better::Neither => reported.len() / 2,
@@ -107,7 +112,7 @@ impl CaseFindings<'_> {
                 0 => "did not finish",
                 _ => "is INVALID",
             };
-            Some(format!("trial {} of “{}” {why}", t.number, self.case.facts.name))
+            Some(format!("trial {} of “{}” {why}", t.number, self.label))
         };
         self.trials.iter().filter_map(why).collect()
     }

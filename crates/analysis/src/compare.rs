@@ -344,7 +344,9 @@ fn read(measure: &Metric, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -
     let bound = |values: &[Value]| values.iter().any(|v| matches!(v, Value::Over(_)));
     let bounds = (bound(&of_base), bound(&of_other));
     let mut note = all().find_map(|v| match v {
-        Value::Needs(n) => Some(format!("{} needs {n} requests in each trial", measure.title())),
+        Value::Between(few) => {
+            Some(format!("{} needs {} requests in each trial", measure.title(), few.needed))
+        }
         Value::Nothing => Some(format!("{} is not reported by every trial", measure.title())),
         _ => None,
     });

@@ -10,14 +10,15 @@ use std::borrow::Cow;
 use loadlab_record::event::EventKind;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
-use loadlab_record::summary::{Ended, Verdict};
-use loadlab_record::units::plural;
+use loadlab_record::summary::{Ended, FewSamples, Verdict};
+use loadlab_record::units::{format_duration_ns, plural};
 
 use crate::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
 use crate::differences::{self, Comparing};
+use crate::labels::Labels;
 use crate::metric::{self, Metric};
 use crate::partial::partial;
 use crate::scalability::{Scalability, scalability};
@@ -68,7 +69,9 @@ pub struct Statement {
 
 /// What follows from a run.
 pub fn findings(run: &RunRecord) -> Findings<'_> {
-    let cases: Vec<CaseFindings<'_>> = run.cases.iter().map(|case| case_findings(run, case)).collect();
+    let labels = Labels::of(run.cases.iter().map(|c| &c.facts), &run.manifest.axes);
+    let cases: Vec<CaseFindings<'_>> =
+        run.cases.iter().map(|case| case_findings(run, case, &labels)).collect();
     // Levels of a search differ by intent, and nobody asks whether.
     let is_search = run.manifest.search.is_some();
     let no_differences = if is_search { None } else { no_differences(run, &cases) };
@@ -110,8 +113,8 @@ fn first_bottleneck(cases: &[CaseFindings<'_>]) -> String {
     for case in cases {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
         match said.iter_mut().find(|(text, _)| *text == first.text) {
-            Some((_, names)) => names.push(&case.case.facts.name),
-            None => said.push((&first.text, vec![&case.case.facts.name])),
+            Some((_, names)) => names.push(&case.label),
+            None => said.push((&first.text, vec![&case.label])),
         }
     }
     let sentence = |(text, names): &(&str, Vec<&str>)| match cases.len() {
@@ -157,7 +160,7 @@ fn diagnoses(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Diagnos
     trials.iter().filter_map(of).collect()
 }
 
-fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord) -> CaseFindings<'a> {
+fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord, labels: &Labels) -> CaseFindings<'a> {
     let last = case.trials.iter().map(|t| t.number).max().unwrap_or(0).max(run.manifest.trials);
     let trials: Vec<TrialFindings<'_>> = (1..=last)
         .map(|number| {
@@ -167,7 +170,9 @@ fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord) -> CaseFindings<'
         .collect();
     let verdict = trials.iter().map(verdict_of).min_by_key(severity).unwrap_or(Verdict::None);
     let all = diagnoses(run, &trials);
-    let mut found = CaseFindings { case, trials, verdict, diagnosis: Diagnosis::default(), agreeing: 0 };
+    let label = labels.name(&case.facts);
+    let diagnosis = Diagnosis::default();
+    let mut found = CaseFindings { case, label, trials, verdict, diagnosis, agreeing: 0 };
     let typical = found.typical().map(|t| t.number);
     let said = all.iter().find(|(n, _)| Some(*n) == typical).or(all.first());
     if let Some((_, diagnosis)) = said {
@@ -187,8 +192,9 @@ fn severity(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Invalid => 0,
         Verdict::Fail => 1,
-        Verdict::None => 2,
-        Verdict::Pass => 3,
+        Verdict::Undecided => 2,
+        Verdict::None => 3,
+        Verdict::Pass => 4,
     }
 }
 
@@ -283,7 +289,7 @@ fn tested(run: &RunRecord) -> String {
 
 fn result(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
     let with = |verdict: Verdict| -> Vec<&str> {
-        cases.iter().filter(|c| c.verdict == verdict).map(|c| c.case.facts.name.as_str()).collect()
+        cases.iter().filter(|c| c.verdict == verdict).map(|c| c.label.as_str()).collect()
     };
     let (pass, fail, invalid) = (with(Verdict::Pass), with(Verdict::Fail), with(Verdict::Invalid));
     let mut parts = Vec::new();
@@ -306,10 +312,35 @@ fn result(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
     if !fail.is_empty() {
         parts.push(format!("Failed: {}{}", listed(&fail), missed(cases)));
     }
+    let undecided = with(Verdict::Undecided);
+    if !undecided.is_empty() {
+        parts.push(format!("Undecided for want of samples: {}{}", listed(&undecided), open(cases)));
+    }
     if !invalid.is_empty() {
         parts.push(format!("Unknown (INVALID): {}.", listed(&invalid)));
     }
     parts.join(" ")
+}
+
+/// Which expectations are undecided, each once, and how many samples would decide the one that needs most.
+fn open(cases: &[CaseFindings<'_>]) -> String {
+    let summaries = cases.iter().filter(|c| c.verdict == Verdict::Undecided).flat_map(|c| c.summaries());
+    let mut open: Vec<(&str, FewSamples)> = Vec::new();
+    for e in summaries.flat_map(|s| &s.expectations).filter(|e| e.is_undecided()) {
+        let Some(few) = e.undecided else { continue };
+        match open.iter_mut().find(|(expr, _)| *expr == e.expr) {
+            Some((_, most)) if few.needed_s > most.needed_s => *most = few,
+            Some(_) => {}
+            None => open.push((&e.expr, few)),
+        }
+    }
+    let takes = |few: &FewSamples| {
+        few.needed_s.map_or(String::new(), |s| format!(", {} at this rate", format_duration_ns(s * 1e9)))
+    };
+    let words = open.iter().map(|(expr, few)| {
+        format!("{expr}: {} would decide it{}", plural(few.needed, "request", "requests"), takes(few))
+    });
+    format!(" ({}).", words.collect::<Vec<_>>().join("; "))
 }
 
 /// Which expectations were missed and which are undecided, each once.

@@ -24,6 +24,7 @@ pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> 
             value: found.value,
             unit: found.unit,
             note: found.note,
+            undecided: found.undecided,
         }
     });
     judged.collect()
@@ -141,16 +142,20 @@ impl Numbers for TrialNumbers<'_> {
 
 /// The verdict of a trial, from its doubts, expectations, components and how it ended.
 ///
-/// A measurement that cannot be trusted is INVALID whatever it seems to show. An expectation that could not
-/// be reported counts as failed.
+/// A measurement that cannot be trusted is INVALID whatever it seems to show. An expectation that too few samples leave
+/// open leaves the trial undecided, unless something failed; one that could not be known for another reason counts as
+/// failed.
 pub fn verdict(summary: &Summary) -> Verdict {
     if summary.doubts.iter().any(|d| d.grave) {
         return Verdict::Invalid;
     }
-    let missed = summary.expectations.iter().any(|e| e.holds != Some(true));
+    let missed = summary.expectations.iter().any(Expectation::is_missed);
     let died = summary.components.values().any(|c| c.died.is_some());
     if missed || died || summary.ended == Ended::Broken {
         return Verdict::Fail;
+    }
+    if summary.expectations.iter().any(Expectation::is_undecided) {
+        return Verdict::Undecided;
     }
     if summary.expectations.is_empty() { Verdict::None } else { Verdict::Pass }
 }
@@ -170,19 +175,22 @@ pub enum Exit {
     Invalid,
     /// The load could not run: target unreachable, host not allowed.
     CouldNotRun,
+    /// Nothing failed, and too few samples leave an expectation open.
+    Undecided,
     /// By Ctrl-C; the record is kept and the system is down.
     Interrupted,
 }
 
 impl Exit {
     /// From the one that wins over all others to the one that gives way to all others.
-    const BY_PRECEDENCE: [Exit; 7] = [
+    const BY_PRECEDENCE: [Exit; 8] = [
         Exit::Interrupted,
         Exit::BadPlan,
         Exit::NotUp,
         Exit::CouldNotRun,
         Exit::Invalid,
         Exit::Failed,
+        Exit::Undecided,
         Exit::Ok,
     ];
 
@@ -195,6 +203,7 @@ impl Exit {
             Exit::NotUp => 3,
             Exit::Invalid => 4,
             Exit::CouldNotRun => 5,
+            Exit::Undecided => 6,
             Exit::Interrupted => 130,
         }
     }
@@ -210,6 +219,7 @@ impl Exit {
         let judged = match summary.verdict {
             Verdict::Pass | Verdict::None => Exit::Ok,
             Verdict::Fail => Exit::Failed,
+            Verdict::Undecided => Exit::Undecided,
             Verdict::Invalid => Exit::Invalid,
         };
         let interrupted = (summary.ended == Ended::Interrupted).then_some(Exit::Interrupted);

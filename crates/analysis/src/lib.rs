@@ -10,7 +10,7 @@
 //! - [`judge`]: expectations, verdict, exit code.
 //! - [`mod@partial`]: the summary of a trial that was cut off, from what it had written.
 //! - [`metric`]: the figures cases are compared by.
-//! - [`case`]: one case over its trials.
+//! - [`case`]: one case over its trials; [`labels`]: how cases are told apart.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
 //! - [`bottleneck`]: what saturated first.
@@ -34,6 +34,7 @@ pub mod doubts;
 pub mod findings;
 pub mod input;
 pub mod judge;
+pub mod labels;
 pub mod live;
 pub mod metric;
 mod names;

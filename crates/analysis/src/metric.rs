@@ -9,8 +9,8 @@ use loadlab_record::Failure;
 use loadlab_record::expr::{Kind, Known};
 pub use loadlab_record::figure::Better;
 use loadlab_record::manifest::FigureFacts;
-use loadlab_record::numbers::samples_needed;
-use loadlab_record::summary::{ComponentSummary, Distribution, PERCENTILES, Summary};
+use loadlab_record::quantile::{Estimate, quantile_of, samples_needed};
+use loadlab_record::summary::{ComponentSummary, Distribution, Summary};
 
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,10 +19,33 @@ pub enum Value {
     Known(f64),
     /// It is at least this: it lies among censored ones.
     Over(f64),
-    /// It takes at least so many samples to tell.
-    Needs(u64),
+    /// Too few samples say that it lies between two, at 95 %.
+    Between(Few),
     /// There is none.
     Nothing,
+}
+
+/// What too few samples say about a percentile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Few {
+    /// Estimate and interval.
+    pub estimate: Estimate,
+    /// The largest sample: where the interval has no upper end, the percentile may be that or more.
+    pub largest: Option<f64>,
+    /// Samples that would give a number.
+    pub needed: u64,
+}
+
+impl Few {
+    /// Nothing is known but how many samples it takes: records of before say no more.
+    pub fn is_unknown(self) -> bool {
+        self.estimate == Estimate::default()
+    }
+
+    /// What it most likely is, or at least.
+    pub fn likely(self) -> f64 {
+        self.estimate.value.or(self.estimate.low).unwrap_or(0.0)
+    }
 }
 
 impl Value {
@@ -180,6 +203,9 @@ impl Metric {
             Read::OfPlan(kind) => match summary.figures.get(&*self.id).map(|f| f.known(kind)) {
                 Some(Known::Is(value, _)) => Value::Known(value),
                 Some(Known::AtLeast(value, _)) => Value::Over(value),
+                Some(Known::Between(b)) => {
+                    Value::Between(Few { estimate: b.estimate, largest: b.largest, needed: b.few.needed })
+                }
                 Some(Known::Unknown(_)) | None => Value::Nothing,
             },
             Read::Plain(read) => read(summary),
@@ -371,12 +397,21 @@ pub fn figure(distribution: &Distribution, name: &str) -> Value {
     if let Some(value) = distribution.figure(name).flatten() {
         return Value::Known(value);
     }
-    match PERCENTILES.iter().find(|(n, _)| *n == name) {
-        Some((_, q)) if distribution.count > 0 && distribution.count < samples_needed(*q) => {
-            Value::Needs(samples_needed(*q))
-        }
-        _ => Value::Nothing,
+    match distribution.few.of(name).zip(quantile_of(name)) {
+        Some((estimate, quantile)) => Value::Between(Few {
+            estimate,
+            largest: distribution.largest_seen(),
+            needed: samples_needed(quantile),
+        }),
+        None => before(distribution, name).map_or(Value::Nothing, Value::Between),
     }
+}
+
+/// In records of before nothing but their number is said of few samples.
+fn before(distribution: &Distribution, name: &str) -> Option<Few> {
+    let needed = quantile_of(name).map(samples_needed)?;
+    let few = 0 < distribution.count && distribution.count < needed;
+    few.then(|| Few { estimate: Estimate::default(), largest: None, needed })
 }
 
 /// Reads a figure of a component.

@@ -6,7 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loadlab_record::Histogram;
+use loadlab_record::dependence::Dependence;
+use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Measured, TagMeasured, Tick, Window};
+use loadlab_record::numbers::NumberSummary;
 use loadlab_record::summary::{Distribution, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict};
 
 use crate::bottleneck::{Diagnosis, TrialData, diagnose};
@@ -20,7 +24,8 @@ use crate::totals::Totals;
 
 /// The summary of a trial: figures, then doubts about them, then what they mean for the expectations.
 pub fn summarise(input: TrialInput<'_>) -> Summary {
-    let totals = Totals::of(input.loads);
+    let mut totals = Totals::of(input.loads);
+    totals.dependence = totals.dependence.or(of_seconds(input.intervals));
     let span = Span::of(input.loads);
     let mut summary = figures(&input, &totals, &span);
     let grounds = Grounds {
@@ -51,11 +56,24 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
     summary
 }
 
+/// How much response times of the same second hang together, where its histograms are at hand: in the load in which they
+/// do most.
+fn of_seconds(intervals: &[Interval]) -> Dependence {
+    /// Values of a second, each with how often it was counted.
+    type Counted = Vec<(u64, u64)>;
+    let mut by_load: BTreeMap<Option<&str>, Vec<Counted>> = BTreeMap::new();
+    for interval in intervals.iter().filter(|i| i.tag == "response") {
+        by_load.entry(interval.load.as_deref()).or_default().push(interval.values().collect());
+    }
+    by_load.values().map(|seconds| Dependence::of_stretches(seconds)).fold(Dependence::NONE, Dependence::or)
+}
+
 /// Everything but doubts, expectations and verdict.
 fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
     let counts = &totals.counts;
     let ended = counts.ok + counts.failed();
     let series = &totals.series;
+    let timed = |known: &Histogram| Distribution::dependent(known, &Histogram::new(), totals.dependence);
     let during = During { from_s: span.from_s, to_s: span.to_s };
     let asked = During { from_s: span.from_s, to_s: span.asked_to_s };
     Summary {
@@ -75,18 +93,30 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         concurrency_mean: per_s(input.loads, |m| [m.busy_in_window_s])[0],
         rate_per_s: rates(input.loads, input.ticks),
         bytes: totals.bytes,
-        response_ms: Distribution::with_censored(&series.response_ok, &series.response_censored),
-        ok_response_ms: Distribution::of(&series.response_ok),
+        response_ms: Distribution::dependent(
+            &series.response_ok,
+            &series.response_censored,
+            totals.dependence,
+        ),
+        ok_response_ms: timed(&series.response_ok),
         // Timeouts are failures too, but their series also holds what was in flight or dropped: they stand
         // among the censored of `response_ms`, and here are the failures that did end.
-        failed_response_ms: Distribution::of(&series.response_failed),
-        service_ms: Distribution::with_censored(&series.service_ok, &series.service_censored),
-        late_ms: Distribution::of(&series.late),
-        blocked_ms: Distribution::of(&series.blocked),
-        connect_ms: Distribution::of(&series.connect),
-        tls_ms: Distribution::of(&series.tls),
-        by_tag: totals.by_tag.iter().map(|(tag, m)| (tag.clone(), tag_summary(m))).collect(),
-        numbers: totals.numbers.iter().map(|(name, n)| (name.clone(), n.into())).collect(),
+        failed_response_ms: timed(&series.response_failed),
+        service_ms: Distribution::dependent(&series.service_ok, &series.service_censored, totals.dependence),
+        late_ms: timed(&series.late),
+        blocked_ms: timed(&series.blocked),
+        connect_ms: timed(&series.connect),
+        tls_ms: timed(&series.tls),
+        by_tag: totals
+            .by_tag
+            .iter()
+            .map(|(tag, m)| (tag.clone(), tag_summary(m, totals.dependence)))
+            .collect(),
+        numbers: totals
+            .numbers
+            .iter()
+            .map(|(name, n)| (name.clone(), NumberSummary::of(n, totals.dependence)))
+            .collect(),
         by_load: by_load(input),
         connections: totals.connections,
         generator: input.generator.clone(),
@@ -107,13 +137,14 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
     }
 }
 
-fn tag_summary(measured: &TagMeasured) -> TagSummary {
+fn tag_summary(measured: &TagMeasured, dependence: Dependence) -> TagSummary {
+    let timed = |known: &Histogram| Distribution::dependent(known, &Histogram::new(), dependence);
     TagSummary {
         requests: Requests::from(&measured.counts),
         failures: measured.counts.failures.clone(),
-        response_ms: Distribution::with_censored(&measured.response_ok, &measured.response_censored),
-        ok_response_ms: Distribution::of(&measured.response_ok),
-        failed_response_ms: Distribution::of(&measured.response_failed),
+        response_ms: Distribution::dependent(&measured.response_ok, &measured.response_censored, dependence),
+        ok_response_ms: timed(&measured.response_ok),
+        failed_response_ms: timed(&measured.response_failed),
     }
 }
 
@@ -134,8 +165,16 @@ fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
             requests: Requests::from(&totals.counts),
             failures: totals.counts.failures.clone(),
             rate_per_s: rates(&runs, &ticks),
-            response_ms: Distribution::with_censored(&series.response_ok, &series.response_censored),
-            ok_response_ms: Distribution::of(&series.response_ok),
+            response_ms: Distribution::dependent(
+                &series.response_ok,
+                &series.response_censored,
+                totals.dependence,
+            ),
+            ok_response_ms: Distribution::dependent(
+                &series.response_ok,
+                &Histogram::new(),
+                totals.dependence,
+            ),
         };
         (name.to_owned(), summary)
     };

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_record::dependence::Dependence;
 use loadlab_record::load::{Bytes, Connections, Counts, Measured, PerUser, Series, Stragglers, TagMeasured};
 use loadlab_record::numbers::Numbers;
 
@@ -30,6 +31,8 @@ pub struct Totals {
     pub busy_in_window_s: f64,
     /// What was under way when a load was over, and ended all the same.
     pub stragglers: Stragglers,
+    /// How much response times hang together: in the load in which they do most.
+    pub dependence: Dependence,
     /// The first identity of [`Counts::balance`] that a load breaks, with the load's name.
     pub unbalanced: Option<String>,
 }
@@ -49,6 +52,7 @@ impl Totals {
 
     fn add(&mut self, m: &Measured) {
         self.counts.merge(&m.counts);
+        self.dependence = self.dependence.or(Dependence::of_requests(&m.in_order));
         for (status, n) in &m.statuses {
             *self.statuses.entry(*status).or_default() += n;
         }

@@ -4,19 +4,20 @@ use std::path::PathBuf;
 
 use loadlab_analysis::case::Spread;
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_analysis::metric::{self, Better, Value};
+use loadlab_analysis::metric::{self, Better, Few, Value};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, partial, summarise};
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Bytes, Counts, InWindow, Measured, Series, Tick, TickMs, Window};
 use loadlab_record::manifest::{CaseFacts, DerivedFacts, Host, Manifest, RunEnded, Writer};
+use loadlab_record::quantile::Estimate;
 use loadlab_record::samples::Samples;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
 
-use Value::{Known, Needs, Nothing, Over};
+use Value::{Between, Known, Nothing, Over};
 
 fn summary(per_s: u64, expect: &[&str]) -> Summary {
     let n = per_s * 10;
@@ -109,7 +110,13 @@ fn the_median_is_a_trial_and_what_is_censored_is_above_all() {
     check(&[Known(4.0), Over(1.0)], Over(1.0), Some(4.0), Over(1.0));
     check(&[Known(1.0), Over(0.5), Known(2.0)], Known(2.0), Some(1.0), Over(0.5));
     check(&[Over(3.0), Over(2.0), Known(9.0)], Over(2.0), Some(9.0), Over(3.0));
-    check(&[Needs(1000), Needs(1000)], Needs(1000), None, Needs(1000));
+    // Estimates are no figures: the one in the middle stands where no trial has more.
+    let few = |value: f64| {
+        let estimate = Estimate { value: Some(value), low: Some(value / 2.0), high: None };
+        Between(Few { estimate, largest: Some(9.0), needed: 1000 })
+    };
+    check(&[few(3.0), few(1.0), few(2.0)], few(2.0), None, few(2.0));
+    check(&[few(3.0), Known(5.0)], Known(5.0), Some(5.0), Known(5.0));
 }
 
 /// Every figure by the same rule, whichever trials they come from: its own median, of an even number the worse one.

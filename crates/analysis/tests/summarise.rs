@@ -704,9 +704,58 @@ fn expectations_are_judged_on_the_trial() {
     assert_eq!((s.expectations[0].value, s.expectations[0].unit.as_str()), (Some(10.0), "ms"));
     assert_eq!(
         s.expectations[2].note.as_deref(),
-        Some("`p99_9` is unknown: needs 10,000 samples, has 1,000")
+        Some("`p99_9` is ≥ 10.0 ms from 1,000 samples; 10,000 would decide it, 1m40s at this rate")
     );
     assert_eq!(s.verdict, Verdict::Fail);
     let s = summarise(TrialInput { expect: &expect[..1], ..input(closed(1), &runs) });
     assert_eq!(s.verdict, Verdict::Pass);
+}
+
+#[test]
+fn few_samples_leave_a_trial_undecided_unless_something_else_decides() {
+    let parse = |text: &str| Expr::parse(text).unwrap();
+    let judged = |expect: &[Expr], spoiled: bool| {
+        let mut runs = [load("main", 0.0, 100, 100, 10.0)];
+        runs[0].measured.counts.due += u64::from(spoiled);
+        let s = summarise(TrialInput { expect, ..input(closed(1), &runs) });
+        (s.verdict, Exit::of_summary(&s))
+    };
+    let open = parse("p99 < 1h");
+    assert_eq!(judged(std::slice::from_ref(&open), false), (Verdict::Undecided, Exit::Undecided));
+    assert_eq!(judged(&[open.clone(), parse("p50 < 1s")], false), (Verdict::Undecided, Exit::Undecided));
+    assert_eq!(judged(&[open.clone(), parse("p50 < 1ms")], false), (Verdict::Fail, Exit::Failed));
+    assert_eq!(judged(&[parse("p99 < 1ms")], false), (Verdict::Fail, Exit::Failed));
+    // What cannot be known for another reason fails, whatever else is open.
+    assert_eq!(judged(&[open.clone(), parse("drain < 1s")], false), (Verdict::Fail, Exit::Failed));
+    assert_eq!(judged(&[open], true), (Verdict::Invalid, Exit::Invalid));
+    let all = [Exit::Ok, Exit::Undecided, Exit::Failed, Exit::Invalid, Exit::CouldNotRun];
+    for (i, exit) in all.into_iter().enumerate() {
+        assert_eq!(Exit::of(all[..=i].iter().copied()), exit);
+    }
+    assert_eq!(Exit::Undecided.code(), 6);
+}
+
+#[test]
+fn requests_that_come_slow_together_widen_the_intervals() {
+    let of = |slow: fn(u64) -> bool| {
+        let mut runs = [load("main", 0.0, 200, 10, 10.0)];
+        for i in 0..200 {
+            runs[0].measured.in_order.record(i, if slow(i) { 50_000_000 } else { 10_000_000 });
+        }
+        summarise(input(closed(1), &runs))
+    };
+    let (apart, together) = (of(|i| i % 10 == 0), of(|i| i < 20));
+    assert_eq!(apart.response_ms.few.widened.map(|n| n < 2.0), Some(true));
+    assert!(together.response_ms.few.widened.unwrap() > 10.0, "{:?}", together.response_ms);
+    // The seconds of a log say it where the requests in order are not at hand.
+    let second = |at: u64, ns: u64| {
+        let mut histogram = loadlab_record::Histogram::new();
+        histogram.record_n(ns, 20);
+        loadlab_record::hlog::Interval::of(Some("main"), "response", at as f64, 1.0, &histogram)
+    };
+    let intervals: Vec<_> =
+        (0..10).map(|at| second(at, if at == 3 { 50_000_000 } else { 10_000_000 })).collect();
+    let runs = [load("main", 0.0, 200, 10, 10.0)];
+    let s = summarise(TrialInput { intervals: &intervals, ..input(closed(1), &runs) });
+    assert!(s.response_ms.few.widened.unwrap() > 10.0, "{:?}", s.response_ms);
 }

@@ -212,7 +212,9 @@ fn too_few_samples_tell_no_percentile() {
         "--expect",
         "p90 < 10s",
         "--expect",
-        "p95 < 10s",
+        "p99 < 10s",
+        "--expect",
+        "p99 > 1ns",
     ]);
     for (name, reported) in
         [("p50", true), ("p75", true), ("p90", true), ("p95", false), ("p99", false), ("p99_99", false)]
@@ -220,10 +222,22 @@ fn too_few_samples_tell_no_percentile() {
         assert_eq!(f(&json, &format!("response_ms.{name}")).is_some(), reported, "{name}: {json:#}");
     }
     assert_eq!(json["response_ms"]["over_ms"], serde_json::json!({}));
-    let (p90, p95) = (&json["expectations"][0], &json["expectations"][1]);
-    assert_eq!((p90["holds"].as_bool(), p95["holds"].is_null()), (Some(true), true), "{json:#}");
-    assert!(p95["note"].as_str().unwrap().contains("200 samples"), "{p95}");
-    assert_eq!(code, 1, "what cannot be told has not held: {json:#}");
+    // What few samples say: an estimate within an interval. Of 100 none is an upper end of p99, however fast they are.
+    assert!(json["response_ms"].get("p90_interval").is_none(), "{json:#}");
+    let (estimate, interval) = (f(&json, "response_ms.p99_estimate"), &json["response_ms"]["p99_interval"]);
+    assert!(interval[1].is_null() && interval[0].as_f64() <= estimate && estimate.is_some(), "{json:#}");
+    assert!(estimate <= f(&json, "response_ms.max"), "{json:#}");
+    let [p90, p99, above] = [0, 1, 2].map(|i| &json["expectations"][i]);
+    assert_eq!((p90["holds"].as_bool(), above["holds"].as_bool()), (Some(true), Some(true)), "{json:#}");
+    assert!(
+        p99["holds"].is_null() && p99["note"].as_str().unwrap().contains("1,000 would decide it"),
+        "{p99}"
+    );
+    let undecided = &p99["undecided"];
+    assert_eq!((&undecided["samples"], &undecided["needed"]), (&100.into(), &1000.into()), "{p99}");
+    let (needed_s, window_s) = (undecided["needed_s"].as_f64().unwrap(), f(&json, "window.to_s").unwrap());
+    assert!((needed_s - 10.0 * window_s).abs() < 1e-6, "{p99}");
+    assert_eq!((at(&json, "verdict").as_str(), code), (Some("undecided"), 6), "{json:#}");
 }
 
 fn expectations_and_their_exit_codes() {
@@ -241,13 +255,21 @@ fn expectations_and_their_exit_codes() {
         ("dropped == 0 and failed <= 2", Some(true)),
         ("goodput > 1/s or failed > 100", Some(true)),
         ("max < 10s and p90 < 10s", Some(true)),
-        ("p99_9 < 10s", None),
+        // However fast it is: 200 are too few to be below anything, and enough to be above.
+        ("p99_9 < 10h", None),
+        ("p99 < 10h and failed == 2", None),
+        ("p99 < 10h or failed == 2", Some(true)),
+        ("p99_9 < 1ns", Some(false)),
+        ("p99_9 > 1ns", Some(true)),
     ] {
         let (json, code) = measured(&[&server.url("/"), "-n", "200", "-c", "4", "--expect", expect]);
         assert_eq!(json["expectations"][0]["holds"].as_bool(), holds, "{expect}: {json:#}");
-        assert_eq!(code, i32::from(holds != Some(true)), "{expect}");
-        let verdict = if holds == Some(true) { "pass" } else { "fail" };
-        assert_eq!(at(&json, "verdict"), verdict);
+        let (exit, verdict) = match holds {
+            Some(true) => (0, "pass"),
+            Some(false) => (1, "fail"),
+            None => (6, "undecided"),
+        };
+        assert_eq!((code, at(&json, "verdict").as_str()), (exit, Some(verdict)), "{expect}");
     }
     let (json, code) = measured(&[&server.url("/"), "-n", "200", "-c", "4"]);
     assert_eq!((code, at(&json, "verdict").as_str()), (0, Some("none")));
@@ -256,6 +278,18 @@ fn expectations_and_their_exit_codes() {
 fn exit_codes_in_their_order() {
     let _alone = alone();
     let never = ["--expect", "p50 < 1ns"];
+    // 1 before 6
+    let server = Server::start(good);
+    let few = [&server.url("/"), "-n", "30", "-c", "2", "--expect", "p99 < 10h"];
+    let ran = bench(&[&few[..], &never].concat());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let ran = bench(&few);
+    assert_eq!(ran.code, 6, "{}", ran.stderr);
+    assert!(
+        ran.stdout.starts_with("UNDECIDED ") && ran.stdout.contains("? undecided p99 < 10h"),
+        "{}",
+        ran.stdout
+    );
     // 130 before 1
     let server = Server::start(slow(Duration::from_millis(5)));
     let url = server.url("/");

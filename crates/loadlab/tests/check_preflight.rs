@@ -89,3 +89,24 @@ fn usage() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(!stdout(&wrong).contains("blocker"), "{}", stdout(&wrong));
 }
+
+/// A schedule says how many requests there will be, and so which percentile they leave open.
+#[test]
+fn what_a_plan_cannot_decide_is_said_beforehand() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = plan(&dir, "rate: 300/s");
+    let with_expectation = std::fs::read_to_string(&path).expect("the plan") + "expect: [\"p99 < 1s\"]\n";
+    std::fs::write(&path, with_expectation).expect("the plan is written");
+    let said = "`p99 < 1s`: 300 requests are due, and p99 needs 1,000, which takes 3.33 s";
+    for more in [&[][..], &["--preflight"]] {
+        let output = check(&[&[path.as_str()][..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+    let mut dry = Command::new(env!("CARGO_BIN_EXE_loadlab"));
+    let dry = dry.args(["run", &path, "--dry-run"]).output().expect("loadlab starts");
+    assert!(stdout(&dry).contains(&format!("note: {said}")), "{}", stdout(&dry));
+    // Long enough, nothing is said.
+    let output = check(&[&path, "--set", "load.duration=4s"]);
+    assert!(!stderr(&output).contains("requests are due"), "{}", stderr(&output));
+}

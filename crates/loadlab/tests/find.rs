@@ -125,6 +125,29 @@ fn what_no_level_meets_is_said() {
     assert_eq!((code, &json["answer"]["found"]), (Some(1), &Value::from("less_than")), "{json:#}\n{err}");
 }
 
+/// Of few requests none is an upper end of p99.99, so it may be as large as anything, however long they took.
+#[test]
+fn what_too_few_requests_leave_open_is_not_missed() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &plan());
+    let args = [
+        "plan.yaml",
+        "--expect",
+        "p99_99 > 1h",
+        "--users",
+        "1..2",
+        "--level-duration",
+        "200ms",
+        "--settle",
+        "0s",
+    ];
+    let (json, code, err) = answer(&lab, &args);
+    assert_eq!((code, &json["answer"]["found"]), (Some(6), &Value::from("less_than")), "{json:#}\n{err}");
+    let path = json["search"]["path"].as_array().cloned().unwrap_or_default();
+    let outcomes: Vec<&Value> = path.iter().map(|step| &step["outcome"]).collect();
+    assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| **outcome == "undecided"), "{json:#}");
+}
+
 #[test]
 fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
     // two at a time, 10 ms each: 200/s, and a little less with what threads cost

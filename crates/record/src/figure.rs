@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::quantile::FewSamples;
+
 /// Which way a figure is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,6 +26,18 @@ pub struct FigureValue {
     /// It is at least this: it falls among requests that never ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
+    /// What it most likely is, where a percentile in it has too few samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<f64>,
+    /// And between what it lies, with a confidence of 95 %; `null` where an end is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[Option<f64>; 2]>,
+    /// The largest sample of such a percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest: Option<f64>,
+    /// How few samples there are, and how many it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub few: Option<FewSamples>,
     /// `ms`, `B`, `/s`, `%` of a core; empty for plain numbers and for shares, which are 0 to 1.
     pub unit: String,
     /// Why it is not known.

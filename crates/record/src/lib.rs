@@ -5,6 +5,7 @@
 //! is started, or what a finding is.
 //!
 //! - [`histogram`], [`numbers`], [`outcome`], [`load`]: what the engine counts and times.
+//! - [`quantile`]: what few samples say about a percentile; [`dependence`]: how much requests hang together.
 //! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges ([`samples`]: a trial's,
 //!   in little room); [`limits`] that were in force, [`ids`] of what was sent; [`evidence`] of who waited for whom.
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
@@ -22,6 +23,7 @@
 
 pub mod bottleneck;
 pub mod bound;
+pub mod dependence;
 pub mod escape;
 pub mod event;
 pub mod evidence;
@@ -37,6 +39,7 @@ pub mod load;
 pub mod manifest;
 pub mod numbers;
 pub mod outcome;
+pub mod quantile;
 pub mod sample;
 pub mod samples;
 pub mod schedule;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dependence::InOrder;
 use crate::histogram::Histogram;
 use crate::numbers::Numbers;
 use crate::outcome::Failures;
@@ -230,6 +231,8 @@ pub struct Measured {
     pub stragglers: Stragglers,
     /// Connections made, remade and held.
     pub connections: Connections,
+    /// Response times of the first requests that fell due in the window, in the order in which they did.
+    pub in_order: InOrder,
 }
 
 /// Event counts within the window; rates are these over its length.

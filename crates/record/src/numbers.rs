@@ -8,7 +8,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::dependence::Dependence;
 use crate::histogram::rank_of;
+pub use crate::quantile::samples_needed;
+use crate::quantile::{Estimate, Estimates, quantile_of, ranks};
 
 /// Buckets of a power of two.
 const SUB: usize = 128;
@@ -179,13 +182,8 @@ impl Numbers {
     }
 }
 
-/// How many samples a quantile needs before it is reported: ten beyond it.
-pub fn samples_needed(quantile: f64) -> u64 {
-    (10.0 / (1.0 - quantile)).round() as u64
-}
-
 /// What a captured number came to over a load, in its own unit. Percentiles are known to within 1/256 of themselves,
-/// and `null` with fewer than 10 / (1 − q) values.
+/// and `null` with fewer than 10 / (1 − q) values; `p99_estimate` and `p99_interval` then say what is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NumberSummary {
     /// Values captured from answers to requests that fell due in the window.
@@ -208,16 +206,35 @@ pub struct NumberSummary {
     pub p99_9: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
+    /// Of percentiles that are `null` since there are too few values.
+    #[serde(flatten)]
+    pub few: Estimates,
 }
 
-impl From<&Numbers> for NumberSummary {
-    fn from(numbers: &Numbers) -> Self {
+/// Percentiles of captured numbers; there are fewer than of times.
+const OF_NUMBERS: [&str; 6] = ["p50", "p75", "p90", "p95", "p99", "p99_9"];
+
+impl NumberSummary {
+    /// Of numbers whose requests hang together so much.
+    pub fn of(numbers: &Numbers, dependence: Dependence) -> Self {
         let count = numbers.count();
         let at = |quantile: f64| {
             let known = count >= samples_needed(quantile);
             numbers.at_rank(rank_of(quantile, count)).filter(|_| known)
         };
+        let mut few = Estimates::default();
+        let inflation = dependence.inflation();
+        for (name, quantile) in OF_NUMBERS.into_iter().filter_map(|name| Some((name, quantile_of(name)?))) {
+            if count > 0 && count < samples_needed(quantile) {
+                let ranks = ranks(count, quantile, inflation);
+                let value = numbers.at_rank(rank_of(quantile, count));
+                let of = |rank: Option<u64>| numbers.at_rank(rank?);
+                few.set(name, Estimate { value, low: of(ranks.low), high: of(ranks.high) });
+                few.widened = (inflation > 1.0).then_some(inflation);
+            }
+        }
         NumberSummary {
+            few,
             count,
             mean: numbers.mean(),
             min: numbers.min(),

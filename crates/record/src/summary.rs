@@ -9,13 +9,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::Bottleneck;
+use crate::dependence::Dependence;
 use crate::evidence::Pair;
 use crate::figure::FigureValue;
 use crate::histogram::{Histogram, rank_of};
 use crate::limits::LimitsInForce;
 use crate::load::{Bytes, Connections, Counts, Stragglers, Window};
-use crate::numbers::{NumberSummary, samples_needed};
+use crate::numbers::NumberSummary;
 use crate::outcome::Failures;
+pub use crate::quantile::FewSamples;
+pub use crate::quantile::PERCENTILES;
+use crate::quantile::{Estimate, Estimates, ranks, samples_needed};
 
 /// A trial's document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +127,8 @@ pub enum Verdict {
     Pass,
     /// An expectation did not hold, or a component died that should not have.
     Fail,
+    /// Nothing failed, and too few samples leave an expectation open.
+    Undecided,
     /// The measurement cannot be trusted.
     Invalid,
     /// Nothing was expected.
@@ -163,7 +169,8 @@ pub struct Doubt {
 pub struct Expectation {
     /// As written.
     pub expr: String,
-    /// `null`: it could not be known (too few samples, unknown number); counts as failed.
+    /// `null`: it is undecided for want of samples (see `undecided`), or could not be known for another reason, and then
+    /// counts as failed.
     pub holds: Option<bool>,
     /// The left-hand number of its first (or failing) comparison, in the unit it was written in.
     pub value: Option<f64>,
@@ -173,6 +180,21 @@ pub struct Expectation {
     /// Why it could not be known, or which part failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
+    /// There: too few samples leave it open, and this would decide it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub undecided: Option<FewSamples>,
+}
+
+impl Expectation {
+    /// Too few samples leave it open.
+    pub fn is_undecided(&self) -> bool {
+        self.holds.is_none() && self.undecided.is_some()
+    }
+
+    /// It does not hold, or it cannot be known, and more samples would not help.
+    pub fn is_missed(&self) -> bool {
+        self.holds != Some(true) && !self.is_undecided()
+    }
 }
 
 /// What was asked for.
@@ -324,8 +346,9 @@ pub struct Rates {
     pub ok_max: Option<f64>,
 }
 
-/// Durations in milliseconds. Percentiles are `null` with fewer than 10 / (1 − q) samples, or where they
-/// fall among censored ones; `over_ms` then holds what they are at least.
+/// Durations in milliseconds. Percentiles are `null` with fewer than 10 / (1 − q) samples, and `p99_estimate` and
+/// `p99_interval` then say what is known; or where they fall among censored ones, and `over_ms` then holds what they are
+/// at least.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Samples, censored ones included.
@@ -358,31 +381,28 @@ pub struct Distribution {
     pub max: Option<f64>,
     /// Lower bounds of what is `null` or only known from below, by name.
     pub over_ms: BTreeMap<String, f64>,
+    /// Of percentiles that are `null` since there are too few samples.
+    #[serde(flatten)]
+    pub few: Estimates,
 }
 
-/// The percentiles of documents: name and quantile.
-pub const PERCENTILES: [(&str, f64); 7] = [
-    ("p50", 0.5),
-    ("p75", 0.75),
-    ("p90", 0.9),
-    ("p95", 0.95),
-    ("p99", 0.99),
-    ("p99_9", 0.999),
-    ("p99_99", 0.9999),
-];
-
 impl Distribution {
-    /// From exact durations alone.
+    /// From exact durations alone, each independent of the others.
     pub fn of(known: &Histogram) -> Self {
         Self::with_censored(known, &Histogram::new())
     }
 
-    /// From exact durations and right-censored ones.
+    /// From exact durations and right-censored ones, each independent of the others.
+    pub fn with_censored(known: &Histogram, censored: &Histogram) -> Self {
+        Self::dependent(known, censored, Dependence::NONE)
+    }
+
+    /// From exact durations and right-censored ones, which hang together so much.
     ///
     /// The quantile lies between two bounds: censored values taken at their age (`low`), and taken as endless
     /// (`high`). Where the two differ by more than 1 % it is not known, only that it is at least `low`; else
     /// `high` is reported, which never flatters.
-    pub fn with_censored(known: &Histogram, censored: &Histogram) -> Self {
+    pub fn dependent(known: &Histogram, censored: &Histogram, dependence: Dependence) -> Self {
         let mut all = known.clone();
         all.merge(censored);
         let ms = |ns: u64| ns as f64 / 1e6;
@@ -398,14 +418,14 @@ impl Distribution {
         };
         for (name, quantile) in PERCENTILES {
             if all.count() < samples_needed(quantile) {
+                out.estimate(name, quantile, [known, &all], dependence);
                 continue;
             }
             let rank = rank_of(quantile, all.count());
-            let low = all.at_rank(rank).unwrap_or(0);
-            match known.at_rank(rank) {
-                Some(high) if high as f64 <= low as f64 * 1.01 => *out.percentile_mut(name) = Some(ms(high)),
-                _ => {
-                    out.over_ms.insert(name.to_owned(), ms(low));
+            match known_at(known, &all, rank) {
+                Some(value) => *out.percentile_mut(name) = Some(value),
+                None => {
+                    out.over_ms.insert(name.to_owned(), ms(all.at_rank(rank).unwrap_or(0)));
                 }
             }
         }
@@ -421,6 +441,33 @@ impl Distribution {
             out.over_ms.insert("mean".to_owned(), mean);
         }
         out
+    }
+
+    /// What too few samples say about a percentile. Censored values stand at their age for the lower end, and as endless
+    /// for the upper one. Where all above the lower end are endless, the percentile falls among the censored.
+    fn estimate(&mut self, name: &str, quantile: f64, [known, all]: [&Histogram; 2], dependence: Dependence) {
+        if all.is_empty() {
+            return;
+        }
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let inflation = dependence.inflation();
+        let ranks = ranks(all.count(), quantile, inflation);
+        if let Some(low) = ranks.low.filter(|low| known.at_rank(*low).is_none()) {
+            self.over_ms.insert(name.to_owned(), ms(all.at_rank(low).unwrap_or(0)));
+            return;
+        }
+        let estimate = Estimate {
+            value: known_at(known, all, rank_of(quantile, all.count())),
+            low: Some(ranks.low.and_then(|rank| all.at_rank(rank)).map_or(0.0, ms)),
+            high: ranks.high.and_then(|rank| known.at_rank(rank)).map(ms),
+        };
+        self.few.set(name, estimate);
+        self.few.widened = (inflation > 1.0).then_some(inflation);
+    }
+
+    /// The largest sample, censored or not: a percentile without an upper end may be this or more.
+    pub fn largest_seen(&self) -> Option<f64> {
+        self.max.or_else(|| self.over_ms.get("max").copied())
     }
 
     fn percentile_mut(&mut self, name: &str) -> &mut Option<f64> {
@@ -453,6 +500,13 @@ impl Distribution {
             _ => return None,
         })
     }
+}
+
+/// The value at a rank in milliseconds, where it is the same to 1 % whether censored ones are taken at their age or as
+/// endless; `None`: it never ended.
+fn known_at(known: &Histogram, all: &Histogram, rank: u64) -> Option<f64> {
+    let (low, high) = (all.at_rank(rank)?, known.at_rank(rank)?);
+    (high as f64 <= low as f64 * 1.01).then(|| high as f64 / 1e6)
 }
 
 /// Requests of one tag.
@@ -684,8 +738,43 @@ mod tests {
         assert_eq!(d.p50, Some(1.0));
         assert_eq!((d.p75, d.over_ms["p75"]), (None, 1000.0));
         assert_eq!((d.max, d.over_ms["max"]), (None, 1000.0));
-        // 100 samples carry p90, not p95
-        assert!(d.over_ms.contains_key("p90") && !d.over_ms.contains_key("p95"));
+        // 100 samples carry p90, not p95; but its lower end too is one that never ended
+        assert_eq!((d.over_ms["p90"], d.over_ms["p95"], d.over_ms["p99_99"]), (1000.0, 1000.0, 1000.0));
+        assert!(d.few.is_empty());
+    }
+
+    #[test]
+    fn few_samples_with_censored_ones_are_open_above() {
+        // 199 answered in 1 … 199 ms, one given up after 30 s: the upper end of p90 is known, those of p95 and above not.
+        let known = hist((1..=199).map(|i| i * 1_000_000));
+        let d = Distribution::with_censored(&known, &hist([30_000_000_000]));
+        let near = |value: Option<f64>, expect: f64| (value.unwrap() - expect).abs() <= expect / 1000.0;
+        assert!(near(d.p95, 190.0), "{d:?}");
+        let p99 = d.few.of("p99").unwrap();
+        assert!(near(p99.value, 198.0) && near(p99.low, 195.0) && p99.high.is_none(), "{p99:?}");
+        // The slowest is the one that never ended: there is no estimate, and still a lower end.
+        let p99_9 = d.few.of("p99_9").unwrap();
+        assert!(p99_9.value.is_none() && near(p99_9.low, 199.0) && p99_9.high.is_none(), "{p99_9:?}");
+        assert_eq!(d.largest_seen(), Some(30_000.0));
+        // p99.99 lies above the 200th of 200 at 95 %: it is among what never ended.
+        assert_eq!(d.over_ms.keys().collect::<Vec<_>>(), ["max", "mean", "p99_99"]);
+    }
+
+    #[test]
+    fn requests_that_hang_together_widen_and_are_said() {
+        let known = hist((1..=90).map(|i| i * 1_000_000));
+        let plain = Distribution::of(&known);
+        let wide = Distribution::dependent(&known, &Histogram::new(), Dependence::known(3.0));
+        let (a, b) = (plain.few.of("p90").unwrap(), wide.few.of("p90").unwrap());
+        assert!(b.low < a.low && a.high.is_some() && b.high.is_none(), "{a:?} {b:?}");
+        assert_eq!((plain.few.widened, wide.few.widened), (None, Some(3.0)));
+        let json = serde_json::to_value(&wide).unwrap();
+        assert_eq!(
+            (&json["p90"], &json["p90_interval"][1]),
+            (&serde_json::Value::Null, &serde_json::Value::Null)
+        );
+        assert_eq!(json["p90_interval"][0].as_f64(), b.low);
+        assert_eq!(serde_json::from_value::<Distribution>(json).unwrap(), wide);
     }
 
     #[test]

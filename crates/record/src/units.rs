@@ -3,6 +3,8 @@
 //! Durations `300ms 10s 1m30s`; sizes `15MiB 30kB`; rates `1000/s`; CPU `1%` (of one core) or `0.5` (cores).
 //! Parsing is strict: an unknown unit or a missing one is an error that says what would be understood.
 
+use crate::quantile::Estimate;
+
 /// Why a quantity was not understood: what was expected, in words, with an example.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {expected}")]
@@ -183,6 +185,35 @@ pub fn significant(value: f64, digits: i32) -> String {
     format!("{value:.*}", (digits - 1 - magnitude).max(0) as usize)
 }
 
+/// What few samples say about a percentile, `41.2 ms (29.8…≥44.0)`: the estimate, and the interval that holds it at 95 %.
+/// `largest` is the largest sample: where the interval has no upper end, the percentile may be that or more.
+pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f64) -> String) -> String {
+    let Estimate { value, low, high } = estimate;
+    let Some(value) = value else {
+        return low.map_or_else(|| "unknown".to_owned(), |low| format!("≥ {}", format(low)));
+    };
+    let shown = format(value);
+    let unit = shown.rsplit_once(' ').map(|(_, unit)| unit);
+    // A unit that all have in common stands once.
+    let short = |v: f64| match v {
+        0.0 => "0".to_owned(),
+        v => {
+            let text = format(v);
+            match (text.rsplit_once(' '), unit) {
+                (Some((number, own)), Some(unit)) if own == unit => number.to_owned(),
+                _ => text,
+            }
+        }
+    };
+    // All that is known of it is that it is no smaller than the largest sample.
+    if high.is_none() && low.is_some_and(|low| format(low) == shown) {
+        return format!("≥ {shown}");
+    }
+    let low = low.map(short).unwrap_or_default();
+    let high = high.map(short).or_else(|| largest.map(|v| format!("≥{}", short(v)))).unwrap_or_default();
+    format!("{shown} ({low}…{high})")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,5 +265,25 @@ mod tests {
         assert_eq!(format_count(12.345), "12.3");
         assert_eq!(significant(9.996, 3), "10.0");
         assert_eq!(significant(0.0123, 2), "0.012");
+    }
+
+    #[test]
+    fn estimates_are_short_and_say_what_is_open() {
+        let check = |value: Option<f64>, low: Option<f64>, high: Option<f64>, expect: &str| {
+            let text =
+                estimate_text(Estimate { value, low, high }, Some(44.0), |ms| format_duration_ns(ms * 1e6));
+            assert_eq!(text, expect);
+        };
+        check(Some(41.2), Some(29.8), None, "41.2 ms (29.8…≥44.0)");
+        check(Some(41.2), Some(29.8), Some(43.0), "41.2 ms (29.8…43.0)");
+        check(Some(1.2), Some(0.9), Some(1500.0), "1.20 ms (900 µs…1.50 s)");
+        check(Some(44.0), Some(0.0), None, "44.0 ms (0…≥44.0)");
+        check(Some(44.0), Some(44.0), None, "≥ 44.0 ms");
+        check(Some(44.0), Some(44.0), Some(44.0), "44.0 ms (44.0…44.0)");
+        check(None, Some(29.8), None, "≥ 29.8 ms");
+        check(None, None, None, "unknown");
+        // Numbers without a unit, of which no least one is known.
+        let number = Estimate { value: Some(-3.0), low: None, high: None };
+        assert_eq!(estimate_text(number, Some(7.0), |v| format!("{v}")), "-3 (…≥7)");
     }
 }

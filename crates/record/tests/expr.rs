@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
 use loadlab_record::expr::{
-    Evaluated, Expr, Figure, Kind, Known, MAX_DEPTH, NAMES, Numbers, Part, Sum, SummaryNumbers, Window,
-    built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
+    Between, Evaluated, Expr, Figure, Kind, Known, MAX_DEPTH, NAMES, Numbers, Part, Sum, SummaryNumbers,
+    Window, built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
 };
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::Tick;
+use loadlab_record::quantile::{Estimate, FewSamples};
 use loadlab_record::summary::{Distribution, Summary};
 use proptest::prelude::*;
 use serde_json::json;
@@ -538,8 +539,15 @@ fn numbers_of_a_summary() {
     let unknown = |name: &str, why: &str| {
         assert_eq!(numbers.number(name, None), Known::Unknown(why.to_owned()), "{name}")
     };
-    unknown("service.p99", "needs 1,000 samples, has 50");
-    unknown("tag.page.p90", "needs 100 samples, has 30");
+    let between = |name: &str, expect: (Option<f64>, u64, u64)| match numbers.number(name, None) {
+        Known::Between(few) => {
+            assert_eq!((few.estimate.high, few.few.samples, few.few.needed), expect, "{name}");
+            assert!(few.estimate.low <= few.estimate.value && few.estimate.value.is_some(), "{name}");
+        }
+        known => panic!("{name}: {known:?}"),
+    };
+    between("service.p99", (None, 50, 1000));
+    between("tag.page.p90", (None, 30, 100));
     unknown("late.p50", "no times were recorded");
     unknown("stdev", "11 of 1,000 never ended");
     unknown("edge1.open_files", "it was not measured");
@@ -552,7 +560,7 @@ fn numbers_of_a_summary() {
     assert_eq!(evaluate("p99 < 10s").note.as_deref(), Some("`p99` is at least 1500 ms"));
     assert_eq!(
         evaluate("service.p99 < 1s").note.as_deref(),
-        Some("`service.p99` is unknown: needs 1,000 samples, has 50")
+        Some("`service.p99` is 50.0 ms (48.0…≥50.0) from 50 samples; 1,000 would decide it, 1m at this rate")
     );
     assert_eq!(evaluate("lost == 0 and edge1.cpu < 50%").holds, Some(false));
     // every name that is offered is known
@@ -595,7 +603,16 @@ fn numbers_of_a_window() {
         Known::Unknown(why) => why,
         known => panic!("{known:?}"),
     };
-    assert_eq!(why("p99", 0.0, 3.0), "needs 1,000 samples, has 300");
+    // The slowest second is a third of all; that seconds differ is seen by four of them.
+    let p99 = Expr::parse("p99[0s..3s] < 5ms").unwrap().evaluate(&numbers);
+    assert_eq!(
+        (p99.holds, p99.note.as_deref()),
+        (
+            None,
+            Some("`p99[0s..3s]` is ≥ 3.00 ms from 300 samples; 1,000 would decide it, 10.0 s at this rate")
+        )
+    );
+    assert_eq!(p99.undecided, Some(FewSamples { samples: 300, needed: 1000, needed_s: Some(10.0) }));
     assert_eq!(why("p50", 1.2, 1.9), "1.2s..1.9s contains no whole second of the load");
     assert_eq!(why("p50", 2.0, 10.0), "the load ended after 4 s");
     assert_eq!(why("connect.p50", 0.0, 3.0), "no times were recorded");
@@ -614,6 +631,77 @@ fn numbers_of_a_window() {
     assert_eq!(bare, Known::Unknown("it needs the histograms of latency.hlog".to_owned()));
     let expr = Expr::parse("max[0s..3s] < 2 * p50[0s..3s] and errors[3s..4s] > 2.9%").unwrap();
     assert_eq!(expr.evaluate(&numbers).holds, Some(true));
+}
+
+/// A percentile of few samples, one that never ended, and a number that nobody knows.
+struct Few;
+
+impl Numbers for Few {
+    fn number(&self, name: &str, _: Option<Window>) -> Known {
+        let between = |value: f64, low: f64, high: Option<f64>, samples: u64| {
+            let estimate = Estimate { value: Some(value), low: Some(low), high };
+            let few = FewSamples::of(samples, 0.99, 3.0);
+            Known::Between(Between { estimate, largest: Some(44.0), kind: Kind::Duration, few })
+        };
+        match name {
+            "p99" => between(41.2, 29.8, None, 300),
+            "ok.p99" => between(41.2, 29.8, Some(43.0), 500),
+            "max" => Known::AtLeast(60.0, Kind::Duration),
+            "errors" => Known::Is(0.01, Kind::Fraction),
+            _ => Known::Unknown("nobody knows it".into()),
+        }
+    }
+
+    fn steady(&self, _: &str, _: u64) -> Option<bool> {
+        None
+    }
+}
+
+#[test]
+fn few_samples_hold_fail_or_leave_open() {
+    let evaluate = |text: &str| Expr::parse(text).unwrap().evaluate(&Few);
+    let check = |text: &str, holds: Option<bool>, undecided: Option<u64>| {
+        let found = evaluate(text);
+        assert_eq!((found.holds, found.undecided.map(|few| few.samples)), (holds, undecided), "{text}");
+        assert!(holds.is_some() || found.note.is_some(), "{text}");
+    };
+    // An open upper end is want of samples, and not something that never ended.
+    check("p99 < 20ms", Some(false), None);
+    check("p99 < 29.8ms", Some(false), None);
+    check("p99 < 40ms", None, Some(300));
+    check("p99 < 10s", None, Some(300));
+    check("p99 > 20ms", Some(true), None);
+    check("p99 > 10s", None, Some(300));
+    check("ok.p99 < 50ms", Some(true), None);
+    check("ok.p99 <= 43ms", Some(true), None);
+    check("ok.p99 < 43ms", None, Some(500));
+    check("ok.p99 > 50ms", Some(false), None);
+    check("ok.p99 == 50ms", Some(false), None);
+    check("ok.p99 == 41.2ms", None, Some(500));
+    check("ok.p99 < 2 * p99", Some(true), None);
+    check("p99 - ok.p99 < 1ms", None, Some(300));
+    // What never ended fails as ever, beside few samples too.
+    check("max < 10s", Some(false), None);
+    check("p99 + max < 10s", Some(false), None);
+    check("ok.p99 < max", Some(true), None);
+    // More samples do not help with what nobody knows; of several the one that needs most is named.
+    check("p99 < stored", None, None);
+    check("p99 < 40ms and stored == 1", None, None);
+    check("p99 < 40ms and ok.p99 < 42ms", None, Some(300));
+    check("ok.p99 < 42ms and p99 < 40ms", None, Some(300));
+    check("p99 < 40ms and errors > 5%", Some(false), None);
+    check("p99 < 40ms or errors < 5%", Some(true), None);
+    check("p99 < 40ms or errors > 5%", None, Some(300));
+    assert_eq!(
+        evaluate("p99 < 40ms and errors < 5%").note.as_deref(),
+        Some(
+            "`p99 < 40ms`: `p99` is 41.2 ms (29.8…≥44.0) from 300 samples; 1,000 would decide it, 10.0 s at this rate"
+        )
+    );
+    assert_eq!(
+        evaluate("ok.p99 < 42ms").note.as_deref(),
+        Some("`ok.p99` is 41.2 ms (29.8…43.0) from 500 samples; 1,000 would decide it, 6.00 s at this rate")
+    );
 }
 
 /// Texts of conditions and numbers, more or less deep, all of which parse (names are unknown, so kinds fit).

@@ -269,7 +269,9 @@ impl Point {
         match self.median {
             Value::Known(v) => Some((v, false)),
             Value::Over(v) => Some((v, true)),
-            Value::Needs(_) | Value::Nothing => None,
+            Value::Between(few) if few.is_unknown() => None,
+            Value::Between(few) => Some((few.likely(), few.estimate.value.is_none())),
+            Value::Nothing => None,
         }
     }
 }

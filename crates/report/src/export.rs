@@ -11,6 +11,7 @@ use loadlab_analysis::metric::{self, COMPONENT, Metric, Value};
 use loadlab_analysis::scalability::{Level, Scalability};
 use loadlab_analysis::usl::{Interval, Knee};
 use loadlab_record::numbers::NumberSummary;
+use loadlab_record::quantile::Estimate;
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Summary;
 use serde_json::{Map, Value as Json, json};
@@ -205,7 +206,8 @@ fn figure(case: &CaseFindings<'_>, metric: &Metric) -> Json {
 }
 
 /// One row a figure of a trial: `case`, the axes, `trial`, `verdict`, `figure`, `value`, `unit`, `note`. What
-/// cannot be known has no value and says why in `note` (`over 1000`: at least that; `needs 1000`: samples).
+/// cannot be known has no value and says why in `note` (`over 1000`: at least that; `estimate 41 interval 30..44`: too few
+/// samples; in records of before `needs 1000`).
 pub fn csv(run: &RunRecord) -> String {
     let findings = findings(run);
     let of_plan = if findings.are_of_plan { findings.figures.as_slice() } else { &[] };
@@ -235,13 +237,21 @@ pub fn csv(run: &RunRecord) -> String {
     out
 }
 
+/// An estimate and its interval, open on a side where no number stands.
+fn between(estimate: Estimate) -> String {
+    let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
+    let value = estimate.value.map_or(String::new(), |v| format!("estimate {v} "));
+    format!("{value}interval {}..{}", number(estimate.low), number(estimate.high))
+}
+
 fn rows(out: &mut String, lead: &str, summary: &Summary, (of_plan, trouble): (&[Metric], Option<&str>)) {
     let verdict = super::render::verdict_word(summary.verdict).replace(' ', "_").to_lowercase();
     let mut row = |figure: &str, value: Value, unit: &str| {
         let (value, note) = match value {
             Value::Known(v) => (format!("{v}"), String::new()),
             Value::Over(v) => (String::new(), format!("over {v}")),
-            Value::Needs(n) => (String::new(), format!("needs {n}")),
+            Value::Between(few) if few.is_unknown() => (String::new(), format!("needs {}", few.needed)),
+            Value::Between(few) => (String::new(), between(few.estimate)),
             Value::Nothing => return,
         };
         let _ = writeln!(out, "{lead},{verdict},{},{value},{unit},{note}", field(figure));

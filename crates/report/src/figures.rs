@@ -1,13 +1,13 @@
 //! Figures as people read them: durations, percentiles that may be unknown, shares, counts.
 //!
 //! One place, so that the terminal, Markdown and HTML never disagree about a number. A figure that is not
-//! known is words (`needs 1,000`, `> 30 s`, `–`), never zero.
+//! known is words (`41.2 ms (29.8…≥44.0)`, `> 30 s`, `–`), never zero.
 
-use loadlab_analysis::metric::{Metric, Unit, Value};
-use loadlab_record::numbers::samples_needed;
-use loadlab_record::summary::{Distribution, PERCENTILES};
+use loadlab_analysis::metric::{self, Few, Metric, Unit, Value};
+use loadlab_record::quantile::Estimate;
+use loadlab_record::summary::Distribution;
 pub use loadlab_record::units::plural;
-use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
+use loadlab_record::units::{estimate_text, format_bytes, format_count, format_duration_ns, significant};
 
 /// What stands where there is nothing to tell.
 pub const NOTHING: &str = "–";
@@ -88,21 +88,35 @@ pub fn percentile_label(name: &str) -> String {
 }
 
 /// A figure of a distribution by its name, as it can be known: the value, `> 30 s` where it lies among
-/// censored ones, `needs 1,000` where there are too few samples, `–` where there are none.
+/// censored ones, the estimate with its interval where there are too few samples, `–` where there are none.
 pub fn figure(distribution: &Distribution, name: &str) -> String {
-    let value = distribution.figure(name).flatten();
-    if let Some(over) = distribution.over_ms.get(name) {
-        return format!("> {}", ms(*over));
+    value(metric::figure(distribution, name), Unit::Ms)
+}
+
+/// The same for a cell without room for an interval: `~41.2 ms`.
+pub fn short_figure(distribution: &Distribution, name: &str) -> String {
+    match metric::figure(distribution, name) {
+        Value::Between(few) if !few.is_unknown() => short(few, Unit::Ms),
+        known => value(known, Unit::Ms),
     }
-    if let Some(value) = value {
-        return ms(value);
-    }
-    let quantile = PERCENTILES.iter().find(|(n, _)| *n == name).map(|(_, q)| *q);
-    match quantile {
-        Some(q) if distribution.count > 0 && distribution.count < samples_needed(q) => {
-            format!("needs {}", count(samples_needed(q)))
+}
+
+fn short(few: Few, unit: Unit) -> String {
+    // Where there is no upper end, the largest sample is no more than a lower bound.
+    let Estimate { value, low, high } = few.estimate;
+    let mark = if value.is_none() || high.is_none() && low == value { "≥ " } else { "~" };
+    format!("{mark}{}", known(few.likely(), unit))
+}
+
+/// A figure for a cell: of few samples the estimate alone, with its interval by itself.
+pub fn in_cell(of: Value, metric: &Metric) -> (String, Option<String>) {
+    match of {
+        Value::Between(few) if !few.is_unknown() => {
+            let all = value(of, metric.unit);
+            let interval = all.split_once('(').map(|(_, rest)| rest.trim_end_matches(')').to_owned());
+            (short(few, metric.unit), interval)
         }
-        _ => NOTHING.to_owned(),
+        _ => (described(of, metric), None),
     }
 }
 
@@ -117,7 +131,8 @@ pub fn value(value: Value, unit: Unit) -> String {
     match value {
         Value::Known(v) => known(v, unit),
         Value::Over(v) => format!("> {}", known(v, unit)),
-        Value::Needs(n) => format!("needs {}", count(n)),
+        Value::Between(few) if few.is_unknown() => format!("needs {}", count(few.needed)),
+        Value::Between(few) => estimate_text(few.estimate, few.largest, |v| known(v, unit)),
         Value::Nothing => NOTHING.to_owned(),
     }
 }
@@ -192,7 +207,7 @@ mod tests {
         let d = Distribution::with_censored(&known, &censored);
         assert_eq!(figure(&d, "p50"), "1.00 ms");
         assert_eq!(figure(&d, "p75"), "> 30.0 s");
-        assert_eq!(figure(&d, "p99"), "needs 1,000");
+        assert_eq!(figure(&d, "p99"), "> 30.0 s");
         assert_eq!(figure(&d, "mean"), "> 12.0 s");
         assert_eq!(figure(&Distribution::default(), "p99"), "–");
     }

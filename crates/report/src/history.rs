@@ -116,6 +116,7 @@ fn verdict_cell(how: RunEnded, verdict: Verdict) -> Cell {
         (RunEnded::Interrupted, _) => ("interrupted", Weight::Doubtful),
         (RunEnded::Partial, _) => ("not ended", Weight::Doubtful),
         (_, v @ Verdict::Pass) => (verdict_word(v), Weight::Good),
+        (_, v @ Verdict::Undecided) => (verdict_word(v), Weight::Doubtful),
         (_, v @ Verdict::None) => (verdict_word(v), Weight::Plain),
         (_, v) => (verdict_word(v), Weight::Bad),
     };

@@ -1,14 +1,14 @@
 //! Expectations as JUnit XML, for continuous integration that shows test results.
 //!
-//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be known, is a failure; a
-//! measurement that cannot be trusted, a trial that broke or is missing is an error. A trial without
+//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be known, is a failure; one
+//! that too few samples leave undecided is skipped, and says so; a measurement that cannot be trusted, a trial that broke or is missing is an error. A trial without
 //! expectations is one test that passes by having been run.
 
 use std::fmt::Write;
 
 use loadlab_analysis::findings::findings;
 use loadlab_record::store::RunRecord;
-use loadlab_record::summary::{Summary, Verdict};
+use loadlab_record::summary::{Expectation, Summary, Verdict};
 
 use crate::figures::described;
 use crate::markup::escaped;
@@ -33,6 +33,7 @@ struct Trial<'a> {
 enum Came {
     Good,
     Failure(String),
+    Undecided(String),
     Error(String),
 }
 
@@ -82,6 +83,7 @@ fn document(name: &str, suites: &[Suite<'_>]) -> String {
                     continue;
                 }
                 Came::Failure(text) => ("failure", text),
+                Came::Undecided(text) => ("skipped", text),
                 Came::Error(text) => ("error", text),
             };
             let first = text.lines().next().unwrap_or_default();
@@ -110,14 +112,17 @@ fn properties(out: &mut String, figures: &[(String, String)]) {
 }
 
 fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, Came)>) -> String {
-    let (mut all, mut failures, mut errors, mut time_s) = (0, 0, 0, 0.0);
+    let (mut all, mut failures, mut errors, mut skipped, mut time_s) = (0, 0, 0, 0, 0.0);
     for (_, took_s, came) in tests {
         all += 1;
         failures += u64::from(matches!(came, Came::Failure(_)));
         errors += u64::from(matches!(came, Came::Error(_)));
+        skipped += u64::from(matches!(came, Came::Undecided(_)));
         time_s += took_s;
     }
-    format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{time_s:.3}\"")
+    let counted = format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\"");
+    let skipped = if skipped > 0 { format!(" skipped=\"{skipped}\"") } else { String::new() };
+    format!("{counted}{skipped} time=\"{time_s:.3}\"")
 }
 
 fn tests(suite: &Suite<'_>) -> Vec<(String, f64, Came)> {
@@ -152,13 +157,20 @@ fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
         None => {}
     }
     for expectation in expectations {
-        let came = match expectation.holds {
-            Some(true) => Came::Good,
-            _ => Came::Failure(expectation_words(expectation)),
-        };
+        let came = came_of(expectation);
         add(named(&expectation.expr), came);
     }
     out
+}
+
+fn came_of(expectation: &Expectation) -> Came {
+    match expectation.holds {
+        Some(true) => Came::Good,
+        None if expectation.is_undecided() => {
+            Came::Undecided(format!("undecided: {}", expectation_words(expectation)))
+        }
+        _ => Came::Failure(expectation_words(expectation)),
+    }
 }
 
 /// Text in XML 1.0, attributes included; characters that it cannot hold are replaced.
@@ -175,6 +187,35 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_undecided_is_skipped_and_says_so() {
+        let expectation = |expr: &str, holds, undecided| {
+            let expectation = loadlab_record::summary::Expectation {
+                expr: expr.into(),
+                holds,
+                value: None,
+                unit: String::new(),
+                note: Some("why".into()),
+                undecided,
+            };
+            (expectation.expr.clone(), 0.0, came_of(&expectation))
+        };
+        let few = loadlab_record::summary::FewSamples { samples: 300, needed: 1000, needed_s: None };
+        let tests = [
+            expectation("p50 < 1s", Some(true), None),
+            expectation("p99 < 1s", None, Some(few)),
+            expectation("drain < 1s", None, None),
+        ];
+        let is = |at: usize| match &tests[at].2 {
+            Came::Good => "good",
+            Came::Undecided(text) => text.as_str(),
+            Came::Failure(_) => "failure",
+            Came::Error(_) => "error",
+        };
+        assert_eq!([is(0), is(1), is(2)], ["good", "undecided: p99 < 1s: why", "failure"]);
+        assert_eq!(counts(tests.iter()), r#"tests="3" failures="1" errors="0" skipped="1" time="0.000""#);
+    }
 
     #[test]
     fn text_stays_text() {

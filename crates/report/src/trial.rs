@@ -9,8 +9,10 @@ use loadlab_record::Histogram;
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::Stragglers;
 use loadlab_record::summary::{
-    Distribution, Doubt, Expectation, Generator, LoadFacts, Summary, ThinkFacts, Verdict,
+    Distribution, Doubt, Expectation, Generator, LoadFacts, PERCENTILES, Summary, ThinkFacts, Verdict,
 };
+
+use loadlab_record::units::estimate_text;
 
 use crate::bins::{Bin, bins};
 use crate::figures::{self, bytes, count, ms, percent, plural, rate, seconds};
@@ -18,7 +20,7 @@ use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, items, left, rig
 
 /// Failed exchanges shown; the record keeps more.
 const EXAMPLES: usize = 3;
-/// Columns of a figure: the widest is `needs 100,000`, and a space before it.
+/// Columns of a figure, a space before it included; with intervals, where there is room, as many as they take.
 const FIGURE: usize = 14;
 /// Columns of a row's name.
 const NAME: usize = 9;
@@ -110,17 +112,26 @@ impl Page {
     fn times(&self, out: &mut String, s: &Summary) {
         let columns = time_columns(s);
         let rows = ["min", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max", "mean", "stdev"];
-        let per_block = ((self.width - NAME) / FIGURE).clamp(1, columns.len().max(1));
+        // Where there is no room for intervals, they stand below.
+        let widest = |d: &Distribution| rows.map(|row| width_of(&figures::figure(d, row))).into_iter().max();
+        let column = columns.iter().filter_map(|(_, d)| widest(d)).max().unwrap_or(0).max(FIGURE - 1) + 1;
+        let is_wide = NAME + column * columns.len() <= self.width;
+        let (column, figure): (usize, fn(&Distribution, &str) -> String) =
+            if is_wide { (column, figures::figure) } else { (FIGURE, figures::short_figure) };
+        let per_block = ((self.width - NAME) / column).clamp(1, columns.len().max(1));
         for (i, block) in columns.chunks(per_block).enumerate() {
-            let names: String = block.iter().map(|(name, _)| right(name, FIGURE)).collect();
+            let names: String = block.iter().map(|(name, _)| right(name, column)).collect();
             let head = if i == 0 { "Times" } else { "" };
             self.heading(out, &format!("{}{names}", left(head, NAME)));
             for row in rows {
-                let cells: String =
-                    block.iter().map(|(_, d)| right(&figures::figure(d, row), FIGURE)).collect();
+                let cells: String = block.iter().map(|(_, d)| right(&figure(d, row), column)).collect();
                 let label = left(&format!("  {}", figures::percentile_label(row)), NAME);
                 let _ = writeln!(out, "{}{cells}", self.paint.tone(Tone::Faint, &label));
             }
+        }
+        if columns.iter().any(|(_, d)| !d.few.is_empty()) {
+            let few = few_words(&s.response_ms, !is_wide);
+            hanging(out, "  ", &few, self.width, |t| self.paint.tone(Tone::Faint, t));
         }
         let censored = s.response_ms.censored;
         if censored > 0 {
@@ -205,7 +216,7 @@ impl Page {
                 lines.lines().for_each(|l| indent(out, &format!("  {l}\n")));
                 continue;
             }
-            let cells = figures.map(|f| right(&figures::figure(&t.response_ms, f), FIGURE)).concat();
+            let cells = figures.map(|f| right(&figures::short_figure(&t.response_ms, f), FIGURE)).concat();
             let (requests, failed) =
                 (right(&count(t.requests.started), 10), right(&count(t.requests.failed), 9));
             let _ = writeln!(out, "  {}{requests}{failed}{cells}", left(&cut(&tag, name), name));
@@ -219,13 +230,11 @@ impl Page {
         }
         self.heading(out, "Captured numbers");
         for (name, number) in &s.numbers {
+            let format = |value: f64| figures::number(figures::round(value, 4));
             let shown = |figure: &str| {
-                let value = number.figure(figure).flatten()?;
-                Some(format!(
-                    "{} {}",
-                    figures::percentile_label(figure),
-                    figures::number(figures::round(value, 4))
-                ))
+                let estimate = || Some(estimate_text(number.few.of(figure)?, number.max, format));
+                let text = number.figure(figure).flatten().map(format).or_else(estimate)?;
+                Some(format!("{} {text}", figures::percentile_label(figure)))
             };
             let mut list = vec![format!("{}:", harmless(name)), plural(number.count, "value", "values")];
             list.extend(["mean", "min", "p50", "p90", "p95", "p99", "max"].into_iter().filter_map(shown));
@@ -357,6 +366,7 @@ impl Page {
             let (mark, tone) = match e.holds {
                 Some(true) => ("  ✔ holds   ", Tone::Good),
                 Some(false) => ("  ✘ failed  ", Tone::Bad),
+                None if e.is_undecided() => ("  ? undecided ", Tone::Warn),
                 None => ("  ✘ unknown ", Tone::Bad),
             };
             let mut block = String::new();
@@ -364,6 +374,30 @@ impl Page {
             out.push_str(&self.paint.tone(tone, mark));
             out.push_str(block.strip_prefix(mark).unwrap_or(&block));
         }
+    }
+}
+
+/// What is known of the percentiles of which there are too few samples, and how they are marked.
+fn few_words(d: &Distribution, with_figures: bool) -> String {
+    let shown = PERCENTILES.iter().filter(|(name, _)| d.few.of(name).is_some());
+    let intervals =
+        shown.map(|(name, _)| format!("{} {}", figures::percentile_label(name), figures::figure(d, name)));
+    let widened = match d.few.widened {
+        Some(n) if n >= 1.05 => format!(
+            ", widened since slow requests came together: {} count as one",
+            figures::number(figures::round(n, 2))
+        ),
+        _ => String::new(),
+    };
+    let intervals: Vec<String> = intervals.collect();
+    match with_figures {
+        true if intervals.is_empty() => {
+            "~: estimated from few samples; `--json` has the intervals.".to_owned()
+        }
+        true => {
+            format!("~: estimated from few samples. Response at 95 %: {}{widened}.", intervals.join(", "))
+        }
+        false => format!("From few samples: the estimate, and what it lies between at 95 %{widened}."),
     }
 }
 
@@ -380,6 +414,7 @@ pub fn verdict_word(verdict: Verdict) -> (&'static str, Tone) {
         Verdict::Pass => ("PASS", Tone::Good),
         Verdict::Fail => ("FAIL", Tone::Bad),
         Verdict::Invalid => ("INVALID", Tone::Bad),
+        Verdict::Undecided => ("UNDECIDED", Tone::Warn),
         Verdict::None => ("", Tone::Plain),
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window};
-use loadlab_record::summary::{Ended, Expectation, Generator, LoadFacts, Stalls, Summary, Verdict};
+use loadlab_record::summary::{
+    Ended, Expectation, FewSamples, Generator, LoadFacts, Stalls, Summary, Verdict,
+};
 use loadlab_record::{Failure, Histogram};
 use loadlab_report::{Trial, trial_text};
 
@@ -93,6 +95,7 @@ fn bench() -> Summary {
             value: Some(45.6),
             unit: "ms".into(),
             note: None,
+            undecided: None,
         },
         Expectation {
             expr: "errors < 0.1%".into(),
@@ -100,13 +103,25 @@ fn bench() -> Summary {
             value: Some(0.21),
             unit: "%".into(),
             note: None,
+            undecided: None,
+        },
+        Expectation {
+            expr: "stored == 1".into(),
+            holds: None,
+            value: None,
+            unit: String::new(),
+            note: Some("`stored` was never read".into()),
+            undecided: None,
         },
         Expectation {
             expr: "p99_99 < 1s".into(),
             holds: None,
             value: None,
             unit: String::new(),
-            note: Some("needs 100,000 samples, got 19,960".into()),
+            note: Some(
+                "`p99_99` is 48.9 ms (48.5…≥48.9) from 19,960 samples; 100,000 would decide it, 50.1 s at this rate".into(),
+            ),
+            undecided: Some(FewSamples { samples: 19_960, needed: 100_000, needed_s: Some(50.1) }),
         },
     ];
     s.verdict = Verdict::Fail;
@@ -154,14 +169,15 @@ fn at_eighty_columns() {
       min           1.50 ms       1.50 ms        400 µs       90.0 µs
       p50           2.37 ms       2.37 ms        400 µs       90.0 µs
       p75           2.80 ms       2.80 ms        400 µs       90.0 µs
-      p90           3.06 ms       3.06 ms     needs 100     needs 100
-      p95           3.15 ms       3.15 ms     needs 200     needs 200
-      p99           35.0 ms       35.0 ms   needs 1,000   needs 1,000
-      p99.9         48.5 ms       48.5 ms  needs 10,000  needs 10,000
-      p99.99  needs 100,000 needs 100,000 needs 100,000 needs 100,000
+      p90           3.06 ms       3.06 ms       ~400 µs      ~90.0 µs
+      p95           3.15 ms       3.15 ms      ≥ 400 µs     ≥ 90.0 µs
+      p99           35.0 ms       35.0 ms      ≥ 400 µs     ≥ 90.0 µs
+      p99.9         48.5 ms       48.5 ms      ≥ 400 µs     ≥ 90.0 µs
+      p99.99      > 48.5 ms     ≥ 48.5 ms      ≥ 400 µs     ≥ 90.0 µs
       max          > 1.00 s       48.5 ms        400 µs       90.0 µs
       mean        > 3.09 ms       2.99 ms        400 µs       90.0 µs
       stdev         11.0 ms       4.66 ms          0 ns         16 ns
+      ~: estimated from few samples; `--json` has the intervals.
       10 response times were cut off by timeout, drop or the end of the load and
       count as at least their age.
 
@@ -206,7 +222,9 @@ fn at_eighty_columns() {
     Expectations
       ✔ holds   p99 < 200ms (measured 45.6 ms)
       ✘ failed  errors < 0.1% (measured 0.21 %)
-      ✘ unknown p99_99 < 1s: needs 100,000 samples, got 19,960
+      ✘ unknown stored == 1: `stored` was never read
+      ? undecided p99_99 < 1s: `p99_99` is 48.9 ms (48.5…≥48.9) from 19,960 samples;
+                  100,000 would decide it, 50.1 s at this rate
     "#);
 }
 
@@ -231,7 +249,7 @@ fn at_forty_columns() {
       p95           3.15 ms       3.15 ms
       p99           35.0 ms       35.0 ms
       p99.9         48.5 ms       48.5 ms
-      p99.99  needs 100,000 needs 100,000
+      p99.99      > 48.5 ms     ≥ 48.5 ms
       max          > 1.00 s       48.5 ms
       mean        > 3.09 ms       2.99 ms
       stdev         11.0 ms       4.66 ms
@@ -240,14 +258,16 @@ fn at_forty_columns() {
       min            400 µs       90.0 µs
       p50            400 µs       90.0 µs
       p75            400 µs       90.0 µs
-      p90         needs 100     needs 100
-      p95         needs 200     needs 200
-      p99       needs 1,000   needs 1,000
-      p99.9    needs 10,000  needs 10,000
-      p99.99  needs 100,000 needs 100,000
+      p90           ~400 µs      ~90.0 µs
+      p95          ≥ 400 µs     ≥ 90.0 µs
+      p99          ≥ 400 µs     ≥ 90.0 µs
+      p99.9        ≥ 400 µs     ≥ 90.0 µs
+      p99.99       ≥ 400 µs     ≥ 90.0 µs
       max            400 µs       90.0 µs
       mean           400 µs       90.0 µs
       stdev            0 ns         16 ns
+      ~: estimated from few samples;
+      `--json` has the intervals.
       10 response times were cut off by
       timeout, drop or the end of the load
       and count as at least their age.
@@ -310,8 +330,13 @@ fn at_forty_columns() {
                 ms)
       ✘ failed  errors < 0.1% (measured 0.21
                 %)
-      ✘ unknown p99_99 < 1s: needs 100,000
-                samples, got 19,960
+      ✘ unknown stored == 1: `stored` was
+                never read
+      ? undecided p99_99 < 1s: `p99_99` is
+                  48.9 ms (48.5…≥48.9) from
+                  19,960 samples; 100,000
+                  would decide it, 50.1 s at
+                  this rate
     "#);
 }
 

@@ -11,7 +11,7 @@ use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
 use loadlab_record::expr::{Expr, Known, Numbers, Part, SummaryNumbers};
 use loadlab_record::manifest::{RunEnded, SearchFacts, SearchStep};
-use loadlab_record::summary::{PERCENTILES, Requests, Summary, Verdict};
+use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 use loadlab_system::{Cancel, clock};
 
 use crate::conduct::{RunError, allowed_of, conditions_of, dir_of, never_began, prepare, state_of};
@@ -235,6 +235,7 @@ impl SearchRun<'_> {
                 continue;
             }
             let word = match outcome {
+                Outcome::Missed if why.starts_with(UNDECIDED) => "undecided",
                 Outcome::Met => "met",
                 Outcome::Missed => "missed",
                 Outcome::Invalid => "invalid",
@@ -353,6 +354,12 @@ impl SearchRun<'_> {
         case
     }
 
+    /// No trial of a level missed anything for certain.
+    fn is_open_at(&self, level: u64) -> bool {
+        let mut trials = self.facts.path.iter().filter(|step| step.level == level);
+        trials.all(|step| step.outcome == "undecided")
+    }
+
     fn end(mut self, site: RunningSystem, answer: Option<Answer>) -> SearchResult {
         // A server that is to end in good order may wait for its connections.
         self.carried.connect_anew(|_| true);
@@ -364,11 +371,21 @@ impl SearchRun<'_> {
         let (ended, exit) = match (&answer, &self.trouble) {
             _ if self.cancel.is_cancelled() => (RunEnded::Interrupted, Exit::Interrupted),
             (_, Some((_, exit))) => (RunEnded::Broken, *exit),
+            (Some(Answer::LessThan { level }), None) if self.is_open_at(*level) => {
+                (RunEnded::Complete, Exit::Undecided)
+            }
             (Some(answer), None) => (RunEnded::Complete, exit_of(answer)),
             (None, None) => (RunEnded::Broken, Exit::CouldNotRun),
         };
         if let Some(answer) = &answer {
-            self.facts.found = Some(words_of(answer, self.request.vary));
+            self.facts.found = Some(match answer {
+                Answer::LessThan { level } if exit == Exit::Undecided => format!(
+                    "nothing: at {}, the lowest level, too few requests leave the expectations undecided; a longer \
+                     `--level-duration` decides them",
+                    self.request.vary.level(*level)
+                ),
+                _ => words_of(answer, self.request.vary),
+            });
             (self.facts.level, self.facts.above) = match *answer {
                 Answer::Most { level, above, .. } => (Some(level), Some(above)),
                 Answer::AtLeast { level, .. } => (Some(level), None),
@@ -466,6 +483,9 @@ fn words_of(answer: &Answer, vary: Variable) -> String {
     }
 }
 
+/// Begins the reason where too few samples leave a level open.
+const UNDECIDED: &str = "undecided: ";
+
 /// How a trial came out, and by what.
 fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
     if summary.verdict == Verdict::Invalid {
@@ -479,11 +499,17 @@ fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
         return (Outcome::Missed, format!("{name} died: {died}"));
     }
     let numbers = SummaryNumbers::new(summary, &[]);
-    for (expr, said) in expect.iter().zip(&summary.expectations) {
-        if said.holds == Some(true) || expr.evaluate(&Slowest(&numbers)).holds == Some(true) {
-            continue;
-        }
+    let not_met = |(expr, said): &(&Expr, &Expectation)| {
+        said.holds != Some(true) && expr.evaluate(&Slowest(&numbers)).holds != Some(true)
+    };
+    let not_met: Vec<_> = expect.iter().zip(&summary.expectations).filter(not_met).collect();
+    if let Some((_, said)) = not_met.iter().find(|(_, said)| said.is_missed()) {
         return (Outcome::Missed, loadlab_words(said));
+    }
+    // Longer than it was made it could not be. What nobody knows to hold is not promised.
+    if let Some((_, said)) = not_met.first() {
+        let why = format!("{UNDECIDED}{}; a longer `--level-duration` decides it", loadlab_words(said));
+        return (Outcome::Missed, why);
     }
     // Met for now, and not for long: a backlog that grows is not yet in the percentiles.
     if let Some(doubt) = summary.doubts.iter().find(|d| UNSTEADY.contains(&d.kind.as_str())) {
@@ -504,7 +530,7 @@ const MOST_DROPPED: f64 = 0.01;
 const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
 
 /// An expectation with its figure.
-fn loadlab_words(e: &loadlab_record::summary::Expectation) -> String {
+fn loadlab_words(e: &Expectation) -> String {
     match (e.value, &e.note) {
         (Some(value), _) => {
             format!("{}: {} {}", e.expr, loadlab_record::units::significant(value, 3), e.unit)
@@ -524,7 +550,7 @@ impl Numbers for Slowest<'_> {
     fn number(&self, name: &str, part: Option<Part>) -> Known {
         let (prefix, figure) = name.rsplit_once('.').map_or(("", name), |(p, f)| (p, f));
         match self.0.number(name, part) {
-            Known::Unknown(_) if PERCENTILES.iter().any(|(n, _)| *n == figure) => {
+            Known::Unknown(_) | Known::Between(_) if PERCENTILES.iter().any(|(n, _)| *n == figure) => {
                 let most = if prefix.is_empty() { "max".to_owned() } else { format!("{prefix}.max") };
                 self.0.number(&most, part)
             }

@@ -27,6 +27,7 @@ mod unanswered;
 mod watch;
 
 pub mod event;
+pub mod foreseen;
 pub mod needs;
 pub mod preflight;
 

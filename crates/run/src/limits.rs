@@ -118,6 +118,9 @@ fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Resu
                 Known::AtLeast(..) => {
                     return Err(format!("only a lower bound of `{name}.{figure}` is known"));
                 }
+                Known::Between(_) => {
+                    return Err(format!("there are too few samples of `{name}.{figure}`"));
+                }
                 Known::Unknown(why) => return Err(format!("`{name}.{figure}` of case `{case}`: {why}")),
             }
         }

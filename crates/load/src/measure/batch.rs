@@ -1,5 +1,6 @@
 //! What one worker counted in one interval: the unit that a load thread hands over.
 
+use loadlab_record::dependence::InOrder;
 use loadlab_record::example::Example;
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
 use loadlab_record::numbers::Numbers;
@@ -58,6 +59,8 @@ pub struct Batch {
     pub gaps: Gaps,
     /// Failed exchanges newly kept.
     pub examples: Vec<Example>,
+    /// The load's first response times of the window, timeouts and what was cut off at their age.
+    pub in_order: InOrder,
     /// Ids of requests that ended in it.
     pub ids: Ids,
     /// The worker has ended.
@@ -144,6 +147,7 @@ impl Batch {
             last_end_ns: 0,
             gaps: Gaps::default(),
             examples: Vec::new(),
+            in_order: InOrder::default(),
             ids: Ids::default(),
             last: false,
         }
@@ -167,5 +171,6 @@ impl Batch {
         self.stragglers = Stragglers::default();
         self.connections = Connections::default();
         self.examples.clear();
+        self.in_order.clear();
     }
 }

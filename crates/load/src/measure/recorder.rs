@@ -7,6 +7,7 @@
 
 use std::sync::mpsc::{Receiver, Sender};
 
+use loadlab_record::dependence::InOrder;
 use loadlab_record::example::Example;
 use loadlab_record::load::{OwnLimit, Series};
 use loadlab_record::outcome::{Failure, Outcome};
@@ -56,6 +57,8 @@ pub struct Recorder {
     last_start_ns: u64,
     last_end_ns: u64,
     gaps: Gaps,
+    /// Response times that are still kept in order.
+    in_order_left: usize,
 }
 
 /// What a recorder needs to know.
@@ -94,6 +97,7 @@ impl Recorder {
             last_start_ns: 0,
             last_end_ns: 0,
             gaps: Gaps::default(),
+            in_order_left: InOrder::KEPT,
         }
     }
 
@@ -216,6 +220,15 @@ impl Recorder {
     #[inline]
     fn inside(&self, at_ns: u64) -> bool {
         at_ns >= self.window_from_ns && at_ns < self.window_to_ns
+    }
+
+    /// One of the first response times of the window: how much they hang together is told by them.
+    #[inline]
+    fn in_order(&mut self, due_ns: u64, response_ns: u64) {
+        if self.in_order_left > 0 && due_ns >= self.window_from_ns {
+            self.in_order_left -= 1;
+            self.batch.in_order.record(due_ns, response_ns);
+        }
     }
 
     /// A request was under way for so long, the window's part of it apart.
@@ -370,6 +383,7 @@ impl Recorder {
                 self.batch.counts.ok += 1;
                 self.batch.in_window.ok += u64::from(self.inside(end_ns));
                 self.last_end_ns = end_ns;
+                self.in_order(due_ns, response);
                 let series = self.series(due_ns);
                 series.response_ok.record(response);
                 if !closed {
@@ -432,6 +446,7 @@ impl Recorder {
 
     fn censored(&mut self, due_ns: u64, response_ns: u64, service_ns: u64) {
         let closed = self.closed;
+        self.in_order(due_ns, response_ns);
         let series = self.series(due_ns);
         series.response_censored.record(response_ns);
         if !closed {

@@ -153,6 +153,7 @@ impl<'s> Collector<'s> {
         totals.in_window.ok += batch.in_window.ok;
         totals.stragglers.ok += batch.stragglers.ok;
         totals.stragglers.failed += batch.stragglers.failed;
+        totals.in_order.merge(&batch.in_order);
         let Connections { attempted, opened, reused, requests_resent, own_limits, .. } = batch.connections;
         totals.connections.attempted += attempted;
         totals.connections.opened += opened;

@@ -18,7 +18,7 @@ use serving::{Collector, Endpoint, Wanted};
 #[command(
     after_help = "Exit codes: 0 ok · 1 an expectation failed or a component died · 2 bad plan or usage · \
     3 the system did not come up · 4 INVALID: the measurement cannot be trusted · 5 the load could not run · \
-    130 interrupted"
+    6 undecided: too few samples · 130 interrupted"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -344,7 +344,7 @@ pub struct CompareArgs {
     loadlab find plan.yaml --expect 'p99 < 200ms and errors < 0.1%' --users 10..1000 --level-duration 20s\n\n\
     The range is halved on a logarithmic scale; a level that does not meet the expectation, or falls behind, counts as \
     missed. Both ends of the answer are measured twice. Exit codes: 0 found · 1 not even the lowest level meets it · \
-    4 loadlab itself was saturated · else as for `run`."
+    4 loadlab itself was saturated · 6 too few requests to decide · else as for `run`."
 )]
 pub struct FindArgs {
     /// A plan, or a URL

@@ -6,6 +6,7 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_plan::{Options, Outside, Plan};
 use loadlab_report::terminal::{self, Paint, Tone};
+use loadlab_run::foreseen::foreseen;
 use loadlab_run::needs;
 use loadlab_run::preflight::{self, Finding, Planned, Severity};
 
@@ -90,6 +91,9 @@ pub fn describe(plan: &Plan) -> String {
     for word in plan.describe() {
         out.push_str(&format!("{word}\n"));
     }
+    for foreseen in foreseen(plan) {
+        out.push_str(&format!("note: {}\n", foreseen.text));
+    }
     let schedule = plan.schedule();
     out.push_str(&format!("\n{} trials, in this order:\n", schedule.len()));
     for (place, (case, trial)) in schedule.iter().enumerate() {
@@ -110,6 +114,9 @@ pub fn command(args: &CheckArgs) -> Ended {
             output::print(&format!("{name}: good – {cases} case(s), {trials} trial(s)\n"));
             for note in &read.plan.notes {
                 crate::exit::note(note);
+            }
+            for foreseen in foreseen(&read.plan) {
+                crate::exit::note(&foreseen.text);
             }
             if args.preflight { machine(Some(&read.plan)) } else { Ended::with(Exit::Ok) }
         }

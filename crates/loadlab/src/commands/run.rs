@@ -7,6 +7,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::read_run;
+use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
 use loadlab_run::{RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
 use loadlab_system::open_files;
@@ -49,6 +50,10 @@ pub fn command(args: &RunArgs) -> Ended {
     resident::leave_start_behind();
     for remark in &read.plan.notes {
         note(remark);
+    }
+    // That there are few trials the report says, and how fast the system is only the run.
+    for foreseen in foreseen(&read.plan).iter().filter(|f| f.by == By::Requests) {
+        note(&foreseen.text);
     }
     let serving = Serving { metrics, page: args.ui.ui };
     let view = match View::new(OutputMode::of(args.quiet, args.plain), &read.plan.name, serving) {

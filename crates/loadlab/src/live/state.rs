@@ -6,7 +6,8 @@ use loadlab_analysis::components::{cpu_s, probe_name};
 use loadlab_record::load::{Counts, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Summary, Verdict};
-use loadlab_record::units::{format_count, format_duration_ns};
+use loadlab_record::units::format_count;
+use loadlab_report::figures;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
@@ -249,15 +250,15 @@ impl State {
             Verdict::Pass => (Weight::Good, "✔"),
             Verdict::Fail => (Weight::Bad, "✘"),
             Verdict::Invalid => (Weight::Bad, "⚠"),
+            Verdict::Undecided => (Weight::Doubtful, "?"),
             Verdict::None => (Weight::Plain, "–"),
         };
-        let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
         let line = format!(
             "{mark} {}: {}/s, p50 {}, p99 {}, {} failed{}",
             self.trial,
             format_count(s.rate_per_s.ok.round()),
-            ms(s.response_ms.p50),
-            ms(s.response_ms.p99),
+            figures::short_figure(&s.response_ms, "p50"),
+            figures::short_figure(&s.response_ms, "p99"),
             format_count(s.requests.failed as f64),
             bottleneck_words(s)
         );

@@ -3,6 +3,7 @@
 use loadlab_record::bottleneck::Kind;
 use loadlab_record::summary::{Doubt, Summary, Verdict};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
+use loadlab_report::figures;
 use loadlab_run::RunEvent;
 
 /// A line for everything that is not progress.
@@ -66,9 +67,13 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
         Verdict::Pass => "pass: ",
         Verdict::Fail => "FAIL: ",
         Verdict::Invalid => "INVALID: ",
+        Verdict::Undecided => "undecided: ",
         Verdict::None => "",
     };
-    let p50 = s.response_ms.p50.map_or(String::new(), |ms| format!(", p50 {}", format_duration_ns(ms * 1e6)));
+    let p50 = match s.response_ms.count {
+        0 => String::new(),
+        _ => format!(", p50 {}", figures::short_figure(&s.response_ms, "p50")),
+    };
     let most = s.components.iter().filter_map(|(n, c)| Some((n, c.memory_bytes.max?)));
     let memory = most.max_by(|a, b| a.1.total_cmp(&b.1));
     let memory = memory.map_or(String::new(), |(n, b)| format!(", {n} up to {}", format_bytes(b)));

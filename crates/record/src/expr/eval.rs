@@ -6,6 +6,8 @@
 use super::check::Dim;
 use super::{Comparison, Cond, Expr, Kind, Literal, Num, PartText, Window, lex};
 use crate::bound::Operator;
+use crate::quantile::{Estimate, FewSamples};
+use crate::units::{estimate_text, format_count, format_duration_ns, significant};
 
 /// What is known of a number. Values are in the unit of their kind: milliseconds, bytes, per second, percent.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +16,8 @@ pub enum Known {
     Is(f64, Kind),
     /// At least this: it falls among requests that never ended.
     AtLeast(f64, Kind),
+    /// Too few samples say that it lies between two, at 95 %.
+    Between(Between),
     /// It cannot be known, and why, in words that follow "is unknown: ".
     Unknown(String),
 }
@@ -29,6 +33,39 @@ pub enum Part {
     Drain,
 }
 
+/// A number that too few samples only say the bounds of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Between {
+    /// What they say, in the kind's unit.
+    pub estimate: Estimate,
+    /// The largest of them: without an upper bound it may be this or more.
+    pub largest: Option<f64>,
+    /// What it is.
+    pub kind: Kind,
+    /// How few they are.
+    pub few: FewSamples,
+}
+
+impl Between {
+    /// In words that follow the name.
+    fn words(&self) -> String {
+        let Between { estimate, largest, kind, few } = self;
+        let format = |v: f64| match kind {
+            Kind::Duration => format_duration_ns(v * 1e6),
+            _ => significant(v, 4),
+        };
+        let count = |n: u64| format_count(n as f64);
+        let takes = few.needed_s.map(|s| format!(", {} at this rate", format_duration_ns(s * 1e9)));
+        format!(
+            "is {} from {} samples; {} would decide it{}",
+            estimate_text(*estimate, *largest, format),
+            count(few.samples),
+            count(few.needed),
+            takes.unwrap_or_default()
+        )
+    }
+}
+
 /// Where an expression's numbers come from.
 pub trait Numbers {
     /// A number by its name (`p99_9`, never `p99.9`), of a part of the trial if one is given.
@@ -41,7 +78,8 @@ pub trait Numbers {
 /// What came of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluated {
-    /// `None`: it cannot be known. An expectation then counts as failed, a stop condition as not reached.
+    /// `None`: too few samples leave it open (then `undecided` is there), or it cannot be known. Of these two an expectation
+    /// counts the second as failed; a stop condition is not reached by either.
     pub holds: Option<bool>,
     /// The left number of its first comparison, or of the one that decided against it: in the unit the
     /// comparison is written in (`p99 < 2s`: in seconds). `None` for `steady`, and when it is not known exactly.
@@ -50,6 +88,8 @@ pub struct Evaluated {
     pub unit: String,
     /// Why it cannot be known, or which part failed where there are several. `None` when there is nothing to add.
     pub note: Option<String>,
+    /// Too few samples leave it open, and this would decide it.
+    pub undecided: Option<FewSamples>,
 }
 
 impl Expr {
@@ -64,7 +104,8 @@ impl Expr {
             (_, None) if several => Some(format!("`{}` does not hold", judged.part)),
             _ => None,
         };
-        Evaluated { holds: judged.holds, value: judged.value, unit: judged.unit, note }
+        let undecided = judged.few.filter(|_| judged.holds.is_none());
+        Evaluated { holds: judged.holds, value: judged.value, unit: judged.unit, note, undecided }
     }
 }
 
@@ -75,6 +116,8 @@ struct Judged<'a> {
     value: Option<f64>,
     unit: String,
     why: Option<String>,
+    /// More samples would decide it.
+    few: Option<FewSamples>,
 }
 
 fn judge<'a>(cond: &'a Cond, numbers: &dyn Numbers) -> Judged<'a> {
@@ -86,7 +129,7 @@ fn judge<'a>(cond: &'a Cond, numbers: &dyn Numbers) -> Judged<'a> {
             let holds = numbers.steady(&name.text, (long.quantity.value * 1e6).max(0.0) as u64);
             let why =
                 holds.is_none().then(|| format!("`{}` has not been observed for {}", name.text, long.text));
-            Judged { holds, part: cond, value: None, unit: String::new(), why }
+            Judged { holds, part: cond, value: None, unit: String::new(), why, few: None }
         }
     }
 }
@@ -101,27 +144,47 @@ fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn Numbers, decisiv
         (false, false) => Some(!decisive),
     };
     // The first part, unless it must be blamed: then the first that came out like the whole.
+    // What no number of samples would decide goes before what a few more would, and that before what takes fewest.
+    let open = || parts.iter().enumerate().filter(|(_, part)| part.holds.is_none());
+    let needed = |part: &Judged<'_>| part.few.map_or(f64::INFINITY, longer);
     let stands = match holds {
         Some(true) => 0,
+        None => open().max_by(|a, b| needed(a.1).total_cmp(&needed(b.1))).map_or(0, |(at, _)| at),
         _ => parts.iter().position(|p| p.holds == holds).unwrap_or(0),
     };
     match parts.is_empty() {
-        true => Judged { holds, part: whole, value: None, unit: String::new(), why: None },
+        true => Judged { holds, part: whole, value: None, unit: String::new(), why: None, few: None },
         false => Judged { holds, ..parts.swap_remove(stands) },
     }
+}
+
+/// How many times more samples it takes.
+fn longer(few: FewSamples) -> f64 {
+    few.needed as f64 / few.samples.max(1) as f64
 }
 
 /// A number that is only known to lie between two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     pub(super) low: f64,
-    high: f64,
+    pub(super) high: f64,
     pub(super) dim: Dim,
+    /// Where it has no bound on a side, it is since something never ended; else for want of samples.
+    endless: bool,
+}
+
+/// What is said beside a number's range.
+#[derive(Default)]
+pub(super) struct Remarks {
+    /// In words.
+    pub(super) notes: Vec<String>,
+    /// The names of which there are too few samples.
+    pub(super) few: Vec<FewSamples>,
 }
 
 impl Range {
     fn point(value: f64, dim: Dim) -> Range {
-        Range { low: value, high: value, dim }
+        Range { low: value, high: value, dim, endless: false }
     }
 
     pub(super) fn is_point(self) -> bool {
@@ -139,13 +202,13 @@ impl Range {
 
     fn in_unit_of(self, dim: Dim) -> Range {
         let divisor = self.dim.divisor_to(dim);
-        Range { low: self.low / divisor, high: self.high / divisor, dim }
+        Range { low: self.low / divisor, high: self.high / divisor, dim, ..self }
     }
 
     fn plus(self, other: Range) -> Option<Range> {
         let dim = self.dim.with(other.dim)?;
         let (a, b) = (self.in_unit_of(dim), other.in_unit_of(dim));
-        Some(Range { low: a.low + b.low, high: a.high + b.high, dim })
+        Some(Range { low: a.low + b.low, high: a.high + b.high, dim, endless: a.endless || b.endless })
     }
 
     fn has_zero(self) -> bool {
@@ -163,7 +226,8 @@ impl Range {
                 (low, high) = (low.min(quotient), high.max(quotient));
             }
         }
-        Some(Range { low, high, dim })
+        let endless = self.endless || other.endless;
+        Some(Range { low, high, dim, endless })
     }
 
     fn times(self, other: Range) -> Option<Range> {
@@ -176,7 +240,7 @@ impl Range {
                 (low, high) = (low.min(product), high.max(product));
             }
         }
-        Some(Range { low, high, dim })
+        Some(Range { low, high, dim, endless: self.endless || other.endless })
     }
 }
 
@@ -189,7 +253,7 @@ fn less(a: Range, b: Range, or_equal: bool) -> Option<bool> {
         return Some(false);
     }
     // What never ended is not below anything.
-    let endless = a.high == f64::INFINITY || b.low == f64::NEG_INFINITY;
+    let endless = a.endless && a.high == f64::INFINITY || b.endless && b.low == f64::NEG_INFINITY;
     endless.then_some(false)
 }
 
@@ -202,13 +266,13 @@ fn equal(a: Range, b: Range) -> Option<bool> {
 
 fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers) -> Judged<'a> {
     let Comparison { left, operator, right } = comparison;
-    let mut notes = Vec::new();
-    let sides = (range(left, numbers, &mut notes), range(right, numbers, &mut notes));
+    let mut remarks = Remarks::default();
+    let sides = (range(left, numbers, &mut remarks), range(right, numbers, &mut remarks));
     let (value, unit) = match sides.0 {
         Some(a) if a.is_point() => in_written_unit(a, comparison),
         _ => (None, String::new()),
     };
-    let mut judged = Judged { holds: None, part: cond, value, unit, why: None };
+    let mut judged = Judged { holds: None, part: cond, value, unit, why: None, few: None };
     if let (Some(a), Some(b)) = sides {
         match a.dim.with(b.dim) {
             Some(dim) => {
@@ -222,15 +286,20 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers
                     Operator::NotEqual => equal(a, b).map(|same| !same),
                 };
             }
-            None => notes.push(format!("{} cannot be compared with {}", a.dim.describe(), b.dim.describe())),
+            None => {
+                let words = format!("{} cannot be compared with {}", a.dim.describe(), b.dim.describe());
+                remarks.notes.push(words);
+                remarks.few.clear();
+            }
         }
+        judged.few = remarks.few.into_iter().max_by(|a, b| longer(*a).total_cmp(&longer(*b)));
     }
-    judged.why = (!notes.is_empty()).then(|| notes.join("; "));
+    judged.why = (!remarks.notes.is_empty()).then(|| remarks.notes.join("; "));
     judged
 }
 
-/// A number's range; `None`, with the reason among the notes, when nothing is known of it.
-pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -> Option<Range> {
+/// A number's range; `None`, with the reason among the remarks, when nothing is known of it.
+pub(super) fn range(num: &Num, numbers: &dyn Numbers, remarks: &mut Remarks) -> Option<Range> {
     match num {
         Num::Literal(literal) => Some(Range::point(literal.quantity.value, Dim::of(literal))),
         Num::Name(name) => match numbers.number(&name.text, name.part.as_ref().map(PartText::part)) {
@@ -240,39 +309,48 @@ pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -
                     "" => String::new(),
                     unit => format!(" {unit}"),
                 };
-                notes.push(format!("`{name}` is at least {}{unit}", crate::units::significant(low, 4)));
-                Some(Range { low, high: f64::INFINITY, dim: Dim::Of(kind) })
+                remarks
+                    .notes
+                    .push(format!("`{name}` is at least {}{unit}", crate::units::significant(low, 4)));
+                Some(Range { low, high: f64::INFINITY, dim: Dim::Of(kind), endless: true })
+            }
+            Known::Between(between) => {
+                remarks.notes.push(format!("`{name}` {}", between.words()));
+                remarks.few.push(between.few);
+                let Estimate { low, high, .. } = between.estimate;
+                let (low, high) = (low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY));
+                Some(Range { low, high, dim: Dim::Of(between.kind), endless: false })
             }
             Known::Unknown(why) => {
-                notes.push(format!("`{name}` is unknown: {why}"));
+                remarks.notes.push(format!("`{name}` is unknown: {why}"));
                 None
             }
             Known::Is(value, _) | Known::AtLeast(value, _) => {
-                notes.push(format!("`{name}` is unknown: {value}"));
+                remarks.notes.push(format!("`{name}` is unknown: {value}"));
                 None
             }
         },
-        Num::Figure(_, num) => range(num, numbers, notes),
+        Num::Figure(_, num) => range(num, numbers, remarks),
         Num::Sum(terms) => {
             let mut sum = Some(Range::point(0.0, Dim::Any));
             for (minus, term) in terms {
-                let term = range(term, numbers, notes);
+                let term = range(term, numbers, remarks);
                 let term = if *minus { term.map(Range::negated) } else { term };
-                sum = together("added", sum, term, Range::plus, notes);
+                sum = together("added", sum, term, Range::plus, remarks);
             }
             sum
         }
         Num::Product(factors) => {
             let mut product = Some(Range::point(1.0, Dim::Of(Kind::Plain)));
             for (divides, factor) in factors {
-                let value = range(factor, numbers, notes);
+                let value = range(factor, numbers, remarks);
                 product = match divides {
                     true if value.is_some_and(Range::has_zero) => {
-                        notes.push(format!("`{factor}` may be 0, and nothing can be divided by 0"));
+                        remarks.notes.push(format!("`{factor}` may be 0, and nothing can be divided by 0"));
                         None
                     }
-                    true => together("divided", product, value, Range::over, notes),
-                    false => together("multiplied", product, value, Range::times, notes),
+                    true => together("divided", product, value, Range::over, remarks),
+                    false => together("multiplied", product, value, Range::times, remarks),
                 };
             }
             product
@@ -285,12 +363,12 @@ fn together(
     a: Option<Range>,
     b: Option<Range>,
     how: fn(Range, Range) -> Option<Range>,
-    notes: &mut Vec<String>,
+    remarks: &mut Remarks,
 ) -> Option<Range> {
     let (a, b) = (a?, b?);
     let result = how(a, b);
     if result.is_none() {
-        notes.push(format!("{} and {} cannot be {done}", a.dim.describe(), b.dim.describe()));
+        remarks.notes.push(format!("{} and {} cannot be {done}", a.dim.describe(), b.dim.describe()));
     }
     result
 }

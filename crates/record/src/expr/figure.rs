@@ -1,8 +1,9 @@
 //! Figures of a plan: names for numbers that are worked out of others. Where a condition asks for one, what it stands for
 //! is put behind its name.
 
-use super::{Cond, Expr, Kind, Known, Num, Sum};
+use super::{Between, Cond, Expr, Kind, Known, Num, Sum};
 use crate::figure::FigureValue;
+use crate::quantile::{Estimate, FewSamples};
 
 /// A name for a number that is worked out of others.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +71,14 @@ impl FigureValue {
         match known {
             Known::Is(value, _) => FigureValue { value: Some(value), unit, ..FigureValue::default() },
             Known::AtLeast(value, _) => FigureValue { at_least: Some(value), unit, ..FigureValue::default() },
+            Known::Between(Between { estimate, largest, few, .. }) => FigureValue {
+                estimate: estimate.value,
+                interval: Some([estimate.low, estimate.high]),
+                largest,
+                few: Some(few),
+                unit,
+                ..FigureValue::default()
+            },
             Known::Unknown(why) => FigureValue { note: Some(why), unit, ..FigureValue::default() },
         }
     }
@@ -79,6 +88,12 @@ impl FigureValue {
         match (self.value, self.at_least) {
             (Some(value), _) => Known::Is(value, kind),
             (None, Some(value)) => Known::AtLeast(value, kind),
+            (None, None) if self.few.is_some() => {
+                let [low, high] = self.interval.unwrap_or_default();
+                let estimate = Estimate { value: self.estimate, low, high };
+                let few = self.few.unwrap_or(FewSamples { samples: 0, needed: 0, needed_s: None });
+                Known::Between(Between { estimate, largest: self.largest, kind, few })
+            }
             (None, None) => Known::Unknown(self.note.clone().unwrap_or_else(|| "it is not known".to_owned())),
         }
     }

@@ -29,7 +29,7 @@ mod summary;
 
 use crate::bound::Operator;
 
-pub use eval::{Evaluated, Known, Numbers, Part};
+pub use eval::{Between, Evaluated, Known, Numbers, Part};
 pub use figure::Figure;
 pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_figure, component_names,

@@ -1,8 +1,9 @@
 //! A number that is worked out of others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
 
 use super::check::{Dim, check_names};
-use super::eval::{Known, Numbers, range};
+use super::eval::{Between, Known, Numbers, Part, Remarks, range};
 use super::{ExprError, Kind, NameRef, Num, names, parse};
+use crate::quantile::Estimate;
 
 /// A checked sum, difference, product or quotient.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,16 +48,36 @@ impl Sum {
 
     /// What is known of its value.
     pub fn known(&self, numbers: &dyn Numbers) -> Known {
-        let mut notes = Vec::new();
-        match range(&self.num, numbers, &mut notes) {
-            Some(known) if known.is_point() && known.low.is_finite() => {
+        let mut remarks = Remarks::default();
+        let found = range(&self.num, numbers, &mut remarks);
+        let few = remarks.few.iter().max_by_key(|few| few.needed).copied();
+        match (found, few) {
+            (Some(known), _) if known.is_point() && known.low.is_finite() => {
                 Known::Is(known.low, kind_of(known.dim))
             }
-            Some(known) if known.low.is_finite() && known.is_open() => {
+            (Some(known), Some(few)) => {
+                let likely = range(&self.num, &Likely(numbers), &mut Remarks::default());
+                let finite = |value: f64| value.is_finite().then_some(value);
+                let estimate = Estimate {
+                    value: likely.filter(|r| r.is_point()).and_then(|r| finite(r.low)),
+                    low: finite(known.low),
+                    high: finite(known.high),
+                };
+                // By itself a percentile knows the largest sample, too.
+                let largest = match &self.num {
+                    Num::Name(name) => match numbers.number(&name.text, None) {
+                        Known::Between(between) => between.largest,
+                        _ => None,
+                    },
+                    _ => None,
+                };
+                Known::Between(Between { estimate, largest, kind: kind_of(known.dim), few })
+            }
+            (Some(known), None) if known.low.is_finite() && known.is_open() => {
                 Known::AtLeast(known.low, kind_of(known.dim))
             }
-            _ if notes.is_empty() => Known::Unknown("it is not a finite number".to_owned()),
-            _ => Known::Unknown(notes.join("; ")),
+            _ if remarks.notes.is_empty() => Known::Unknown("it is not a finite number".to_owned()),
+            _ => Known::Unknown(remarks.notes.join("; ")),
         }
     }
 
@@ -65,12 +86,32 @@ impl Sum {
     /// # Errors
     /// Why it cannot be known, in words.
     pub fn evaluate(&self, numbers: &dyn Numbers) -> Result<(f64, Kind), String> {
-        let mut notes = Vec::new();
-        match range(&self.num, numbers, &mut notes) {
+        let mut remarks = Remarks::default();
+        match range(&self.num, numbers, &mut remarks) {
             Some(known) if known.is_point() && known.low.is_finite() => Ok((known.low, kind_of(known.dim))),
-            _ if notes.is_empty() => Err("it is not a finite number".to_owned()),
-            _ => Err(notes.join("; ")),
+            _ if remarks.notes.is_empty() => Err("it is not a finite number".to_owned()),
+            _ => Err(remarks.notes.join("; ")),
         }
+    }
+}
+
+/// Numbers in which what few samples say stands for the percentile.
+struct Likely<'a>(&'a dyn Numbers);
+
+impl Numbers for Likely<'_> {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
+        match self.0.number(name, part) {
+            Known::Between(between) => match (between.estimate.value, between.estimate.low) {
+                (Some(value), _) => Known::Is(value, between.kind),
+                (None, Some(low)) => Known::AtLeast(low, between.kind),
+                (None, None) => Known::Between(between),
+            },
+            known => known,
+        }
+    }
+
+    fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
+        self.0.steady(name, for_ns)
     }
 }
 

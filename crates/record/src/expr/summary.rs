@@ -1,13 +1,14 @@
 //! The numbers of a finished trial, from its summary, its ticks and its interval histograms.
 
 use super::names::{COMPONENT_FIGURES, FIGURES, component_number};
-use super::{Kind, Known, Numbers, Part, Window};
+use super::{Between, Kind, Known, Numbers, Part, Window};
+use crate::dependence::Dependence;
 use crate::histogram::Histogram;
 use crate::hlog::Interval;
 use crate::load::{Counts, Tick};
-use crate::numbers::samples_needed;
 use crate::outcome::{Failure, Failures};
-use crate::summary::{Distribution, PERCENTILES, ProbeSummary, Requests, Summary, TagSummary};
+use crate::quantile::{FewSamples, quantile_of, samples_needed};
+use crate::summary::{Distribution, ProbeSummary, Requests, Summary, TagSummary};
 use crate::units::format_count;
 
 /// A second of the record belongs to a window that it overshoots by no more than this.
@@ -56,7 +57,7 @@ impl<'a> SummaryNumbers<'a> {
         if FIGURES.contains(&figure)
             && let Some((distribution, least)) = self.distribution(prefix)
         {
-            return Some(known_figure(distribution, figure, least));
+            return Some(known_figure(distribution, figure, least, s.window.length_s()));
         }
         if let Some(count) = counted(name, &s.requests, &s.failures) {
             let is_seen = ["due", "started", "ok", "dropped"].contains(&name);
@@ -110,7 +111,7 @@ impl<'a> SummaryNumbers<'a> {
         let name = name.strip_prefix("tag.")?;
         self.summary.by_tag.iter().find_map(|(tag, numbers)| {
             let rest = name.strip_prefix(tag.as_str())?.strip_prefix('.')?;
-            tag_number(numbers, rest)
+            tag_number(numbers, rest, self.summary.window.length_s())
         })
     }
 
@@ -119,6 +120,10 @@ impl<'a> SummaryNumbers<'a> {
         let (number, figure) = name.strip_prefix("number.")?.rsplit_once('.')?;
         let number = self.summary.numbers.get(number)?;
         let value = number.figure(figure)?;
+        if let (Some(estimate), Some(quantile)) = (number.few.of(figure), quantile_of(figure)) {
+            let few = FewSamples::of(number.count, quantile, self.summary.window.length_s());
+            return Some(Known::Between(Between { estimate, largest: number.max, kind: Kind::Plain, few }));
+        }
         Some(value.map_or_else(|| too_few(figure, number.count), |value| Known::Is(value, Kind::Plain)))
     }
 
@@ -216,21 +221,27 @@ impl<'a> SummaryNumbers<'a> {
         let Some(intervals) = self.intervals else {
             return Known::Unknown("it needs the histograms of latency.hlog".to_owned());
         };
+        let matching = |series: &Series| {
+            let inside = intervals.iter().filter(|i| is_inside((i.from_s, i.to_s()), window));
+            inside.filter(|i| series.as_ref().is_some_and(|s| i.tag == *s)).collect::<Vec<_>>()
+        };
         let merged = |series: &Series| {
             let mut histogram = Histogram::new();
-            let inside = intervals.iter().filter(|i| is_inside((i.from_s, i.to_s()), window));
-            let matching = inside.filter(|i| series.as_ref().is_some_and(|s| i.tag == *s));
-            matching.for_each(|i| i.merge_into(&mut histogram));
+            matching(series).into_iter().for_each(|i| i.merge_into(&mut histogram));
             histogram
         };
         let [known, censored] = series;
-        let distribution = Distribution::with_censored(&merged(known), &merged(censored));
+        // Its seconds tell how they hang together, if there are some, and the whole load does.
+        let seconds: Vec<Vec<(u64, u64)>> = matching(known).iter().map(|i| i.values().collect()).collect();
+        let whole = Dependence::known(self.summary.response_ms.few.widened.unwrap_or(1.0));
+        let dependence = Dependence::of_stretches(&seconds).or(whole);
+        let distribution = Distribution::dependent(&merged(known), &merged(censored), dependence);
         // A service time that is the response time is not recorded twice.
         if distribution.count == 0 && known.as_deref() == Some("service") {
             let response = [Some("response".to_owned()), Some("response_censored".to_owned())];
             return self.figure_within(&response, figure, window);
         }
-        known_figure(&distribution, figure, None)
+        known_figure(&distribution, figure, None, window.length_s())
     }
 }
 
@@ -296,8 +307,9 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
     }))
 }
 
-/// A figure of a distribution. `least` is the least time known exactly where only a part of it is censored.
-fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>) -> Known {
+/// A figure of a distribution of so many seconds. `least` is the least time known exactly where only a part of it is
+/// censored.
+fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, lasted_s: f64) -> Known {
     let Distribution { count, censored, .. } = *distribution;
     if let Some(bound) = distribution.over_ms.get(figure) {
         return Known::AtLeast(*bound, Kind::Duration);
@@ -314,17 +326,24 @@ fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>) -
             Known::AtLeast(min, Kind::Duration)
         }
         Some(value) => Known::Is(value, Kind::Duration),
-        None => too_few(figure, count),
+        None => match (distribution.few.of(figure), quantile_of(figure)) {
+            (Some(estimate), Some(quantile)) => {
+                let few = FewSamples::of(count, quantile, lasted_s);
+                let largest = distribution.largest_seen();
+                Known::Between(Between { estimate, largest, kind: Kind::Duration, few })
+            }
+            _ => too_few(figure, count),
+        },
     }
 }
 
 fn too_few(figure: &str, count: u64) -> Known {
-    let needed = PERCENTILES.iter().find(|(name, _)| *name == figure).map(|(_, q)| samples_needed(*q));
+    let needed = quantile_of(figure).map(samples_needed);
     let needed = needed.map_or("more".to_owned(), |n| format_count(n as f64));
     Known::Unknown(format!("needs {needed} samples, has {}", format_count(count as f64)))
 }
 
-fn tag_number(tag: &TagSummary, name: &str) -> Option<Known> {
+fn tag_number(tag: &TagSummary, name: &str, lasted_s: f64) -> Option<Known> {
     let (prefix, figure) = name.split_once('.').unwrap_or(("", name));
     let (distribution, least) = match prefix {
         "" => (&tag.response_ms, tag.ok_response_ms.min),
@@ -333,7 +352,7 @@ fn tag_number(tag: &TagSummary, name: &str) -> Option<Known> {
         _ => return None,
     };
     match FIGURES.contains(&figure) {
-        true => Some(known_figure(distribution, figure, least)),
+        true => Some(known_figure(distribution, figure, least, lasted_s)),
         false => counted(name, &tag.requests, &tag.failures),
     }
 }

@@ -4,8 +4,8 @@ use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::compare::{Call, Comparison};
 use loadlab_analysis::differences::base_of;
 use loadlab_analysis::findings::Findings;
+use loadlab_analysis::labels::Labels;
 use loadlab_analysis::metric::{Metric, Value};
-use loadlab_record::manifest::CaseFacts;
 
 use super::case_id;
 use crate::document::{CaseRow, CaseTable, FigureCell, FigureHead, Grid, GridCell, Grids, Weight};
@@ -18,54 +18,9 @@ const LOGARITHMIC_FROM: f64 = 30.0;
 /// Most places along an axis of a grid.
 const MOST_ALONG: usize = 24;
 
-/// How cases are told apart: the axes that vary, or their names where the plan gave them.
-pub(super) struct Labels {
-    /// Heads of the columns.
-    pub heads: Vec<String>,
-    /// Places of these axes among the manifest's; empty where cases go by their names.
-    axes: Vec<usize>,
-}
-
-impl Labels {
-    pub fn of(findings: &Findings<'_>, axes: &[String]) -> Labels {
-        let facts = || findings.cases.iter().map(|c| &c.case.facts);
-        let is_generated = |f: &CaseFacts| f.name == generated(f);
-        let varies = |i: &usize| {
-            let mut values = facts().filter_map(|f| f.values.get(*i)).map(|(_, v)| v);
-            let first = values.next();
-            values.any(|v| Some(v) != first)
-        };
-        let varying: Vec<usize> = (0..axes.len()).filter(varies).collect();
-        if varying.is_empty() || !facts().all(is_generated) {
-            return Labels { heads: vec!["case".to_owned()], axes: Vec::new() };
-        }
-        Labels { heads: varying.iter().map(|i| axes[*i].clone()).collect(), axes: varying }
-    }
-
-    /// What a case has in these columns.
-    pub fn row(&self, case: &CaseFacts) -> Vec<String> {
-        match self.axes.is_empty() {
-            true => vec![case.name.clone()],
-            false => {
-                self.axes.iter().map(|i| case.values.get(*i).map_or(String::new(), |v| v.1.clone())).collect()
-            }
-        }
-    }
-
-    /// The same in one text.
-    pub fn text(&self, case: &CaseFacts) -> String {
-        self.row(case).join(", ")
-    }
-}
-
-/// The name that a case of several axes has by itself.
-fn generated(case: &CaseFacts) -> String {
-    case.values.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(", ")
-}
-
 /// Axes that have the same value in every case, in words; `None` where all vary.
 pub(super) fn constant_axes(findings: &Findings<'_>, axes: &[String]) -> Option<String> {
-    let labels = Labels::of(findings, axes);
+    let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     if labels.axes.is_empty() {
         return None;
     }
@@ -80,7 +35,7 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTabl
     if findings.cases.iter().all(|c| c.summaries().next().is_none()) {
         return None;
     }
-    let labels = Labels::of(findings, axes);
+    let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     let base =
         (findings.cases.len() > 1 && !findings.comparisons.is_empty()).then(|| base_of(&findings.cases));
     let scales: Vec<Scale> = findings.figures.iter().map(|m| Scale::of(findings, m)).collect();
@@ -118,7 +73,7 @@ fn note(findings: &Findings<'_>, base: Option<usize>) -> Option<String> {
         notes.push(format!("Medians of {trials} trials, below each the smallest … the largest."));
     }
     if let Some(base) = base {
-        notes.push(format!("Differences are to “{}”.", findings.cases[base].case.facts.name));
+        notes.push(format!("Differences are to “{}”.", findings.cases[base].label));
     }
     notes.extend(super::tables::left_out(findings));
     notes.extend(super::tables::not_measured(findings));
@@ -156,6 +111,7 @@ impl Scale {
     fn of(findings: &Findings<'_>, metric: &Metric) -> Scale {
         let values = findings.cases.iter().filter_map(|c| match c.spread(metric).median {
             Value::Known(v) | Value::Over(v) => Some(v),
+            Value::Between(few) if !few.is_unknown() => Some(few.likely()),
             _ => None,
         });
         let positive: Vec<f64> = values.filter(|v| *v > 0.0).collect();
@@ -180,8 +136,12 @@ fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Compa
     let (share, is_open) = match spread.median {
         Value::Known(v) => (Some(scale.share(v)), false),
         Value::Over(v) => (Some(scale.share(v)), true),
+        Value::Between(few) if !few.is_unknown() => {
+            (Some(scale.share(few.likely())), few.estimate.high.is_none())
+        }
         _ => (None, false),
     };
+    let (text, interval) = figures::in_cell(spread.median, metric);
     let range =
         (spread.reported() > 1).then(|| figures::range(spread.min, spread.max, metric.unit)).flatten();
     let row = compared.and_then(|c| c.rows.iter().find(|r| r.metric.id == metric.id));
@@ -199,12 +159,12 @@ fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Compa
         );
         (text, weight)
     });
-    FigureCell { text: figures::described(spread.median, metric), range, share, is_open, difference }
+    FigureCell { text, range: interval.or(range), share: share.map(|s| s.min(1.0)), is_open, difference }
 }
 
 /// Grids, where exactly two axes vary in enough cases, or more of which the others are facets.
 pub(super) fn grids(findings: &Findings<'_>, axes: &[String]) -> Option<Grids> {
-    let labels = Labels::of(findings, axes);
+    let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     if labels.axes.len() < 2 || findings.cases.len() < GRID_FROM {
         return None;
     }

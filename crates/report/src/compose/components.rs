@@ -2,10 +2,10 @@
 
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
+use loadlab_analysis::labels::Labels;
 use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::{ComponentSummary, Summary};
 
-use super::cases::Labels;
 use super::tables::drop_untold;
 use super::{Order, ranged};
 use crate::document::{Cell, Table, Weight};
@@ -53,7 +53,7 @@ pub(super) fn table(
     if let Some(most) = most {
         names = those_that_matter(findings, names, most);
     }
-    let labels = Labels::of(findings, axes);
+    let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     let several = findings.cases.len() > 1;
     let columns: Vec<&(&str, Unit, Read)> =
         COLUMNS.iter().filter(|(name, ..)| most.is_none() || SHORT.contains(name)).collect();

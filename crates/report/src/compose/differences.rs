@@ -16,7 +16,7 @@ pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
     let metric = findings.figures.iter().find(|m| m.better() != Better::Neither)?;
     let text = match findings.comparisons.is_empty() {
         true => ends(&findings.cases, metric)?,
-        false => compared(&findings.comparisons, metric)?,
+        false => compared(findings, metric)?,
     };
     Some(Fact::new("Differences", text))
 }
@@ -25,7 +25,7 @@ pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
 fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
     let known = |case: &CaseFindings<'_>| {
         let value = case.spread(metric).median;
-        Some((value.known()?, value, case.case.facts.name.clone()))
+        Some((value.known()?, value, case.label.clone()))
     };
     let mut all: Vec<(f64, Value, String)> = cases.iter().filter_map(known).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -46,8 +46,13 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
 }
 
 /// What the comparisons say of it.
-fn compared(comparisons: &[Comparison], metric: &Metric) -> Option<String> {
-    let base = &comparisons.first()?.base;
+fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
+    let comparisons = &findings.comparisons;
+    let label = |name: &str| {
+        let case = findings.cases.iter().find(|c| c.case.facts.name == name);
+        case.map_or_else(|| name.to_owned(), |c| c.label.clone())
+    };
+    let base = label(&comparisons.first()?.base);
     let one = |c: &Comparison| {
         let row = c.rows.iter().find(|r| r.metric.id == metric.id)?;
         let call = match row.call {
@@ -58,7 +63,7 @@ fn compared(comparisons: &[Comparison], metric: &Metric) -> Option<String> {
         };
         let effect = row.effect.filter(|_| metric.unit != Unit::Share);
         let ratio = effect.map(|e| format!("{} ×, ", figures::number(figures::round(e.value, 3))));
-        Some(format!("“{}” {}{call}", c.other, ratio.unwrap_or_default()))
+        Some(format!("“{}” {}{call}", label(&c.other), ratio.unwrap_or_default()))
     };
     let all: Vec<String> = comparisons.iter().filter_map(one).collect();
     if all.is_empty() {

@@ -133,8 +133,9 @@ pub(crate) fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     let rank = |v: &Verdict| match v {
         Verdict::Invalid => 0,
         Verdict::Fail => 1,
-        Verdict::None => 2,
-        Verdict::Pass => 3,
+        Verdict::Undecided => 2,
+        Verdict::None => 3,
+        Verdict::Pass => 4,
     };
     verdicts.min_by_key(rank).unwrap_or(Verdict::None)
 }

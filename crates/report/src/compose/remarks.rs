@@ -38,7 +38,7 @@ pub fn grouped_doubts(findings: &Findings<'_>, with_hints: bool) -> Vec<Remark> 
     let mut groups: BTreeMap<(bool, &str), Group<'_>> = BTreeMap::new();
     let mut all = 0;
     for case in &findings.cases {
-        let name = case.case.facts.name.as_str();
+        let name = case.label.as_str();
         for summary in case.summaries() {
             all += 1;
             for doubt in &summary.doubts {
@@ -77,7 +77,7 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
     let mut by_expr: Vec<(&str, Vec<(&str, &Expectation)>)> = Vec::new();
     for case in &findings.cases {
         for e in case.summaries().flat_map(|s| &s.expectations) {
-            let one = (case.case.facts.name.as_str(), e);
+            let one = (case.label.as_str(), e);
             match by_expr.iter_mut().find(|(expr, _)| *expr == e.expr) {
                 Some((_, list)) => list.push(one),
                 None => by_expr.push((&e.expr, vec![one])),
@@ -134,9 +134,15 @@ pub fn expectations(case: &CaseFindings<'_>) -> Vec<Remark> {
 }
 
 fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
-    let missed: Vec<&(u32, &Expectation)> = trials.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+    // What is undecided in one trial and missed in another is missed.
+    let mut missed: Vec<&(u32, &Expectation)> =
+        trials.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+    if missed.iter().any(|(_, e)| e.is_missed()) {
+        missed.retain(|(_, e)| e.is_missed());
+    }
     let (weight, label) = match missed.first() {
         None => (Weight::Good, "✔ holds"),
+        Some((_, e)) if e.is_undecided() => (Weight::Doubtful, "? undecided"),
         Some((_, e)) if e.holds.is_none() => (Weight::Bad, "✘ unknown"),
         Some(_) => (Weight::Bad, "✘ failed"),
     };
@@ -196,7 +202,7 @@ pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
         Some(Remark {
             weight: Weight::Bad,
             label: match named {
-                true => format!("{}, trial {}", case.case.facts.name, t.number),
+                true => format!("{}, trial {}", case.label, t.number),
                 false => format!("trial {}", t.number),
             },
             text: t.trouble.clone()?,

@@ -41,10 +41,17 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     document.verdict = match (&search.found, search.level) {
         (None, _) => Verdict::None,
         (Some(_), Some(_)) => Verdict::Pass,
+        (Some(_), None) if is_open(search) => Verdict::Undecided,
         (Some(_), None) => Verdict::Fail,
     };
     document.sections.insert(0, section(search));
     document
+}
+
+/// Not even the lowest level was met, and none of its trials missed anything for certain.
+fn is_open(search: &SearchFacts) -> bool {
+    let mut lowest = search.path.iter().filter(|step| Some(step.level) == search.above);
+    search.above.is_some() && lowest.all(|step| step.outcome == "undecided")
 }
 
 fn section(search: &SearchFacts) -> Section {

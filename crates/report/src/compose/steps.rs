@@ -2,10 +2,10 @@
 
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::findings::Findings;
+use loadlab_analysis::labels::Labels;
 use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Summary, TagSummary};
 
-use super::cases::Labels;
 use super::ranged;
 use crate::document::{Cell, Table, Weight};
 
@@ -23,7 +23,7 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<Table> {
     if tags.is_empty() {
         return None;
     }
-    let labels = Labels::of(findings, axes);
+    let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     let several = findings.cases.len() > 1;
     let mut rows = Vec::new();
     for tag in &tags {

@@ -101,7 +101,7 @@ fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Opt
         }
         layers.push(layer);
     }
-    Some(Drawing { case: case.case.facts.name.clone(), layers, edges })
+    Some(Drawing { case: case.label.clone(), layers, edges })
 }
 
 /// The component or link that the bottleneck is.

@@ -52,6 +52,7 @@ fn weight_of(verdict: loadlab_record::summary::Verdict) -> Weight {
     match verdict {
         Verdict::Pass => Weight::Good,
         Verdict::Fail | Verdict::Invalid => Weight::Bad,
+        Verdict::Undecided => Weight::Doubtful,
         Verdict::None => Weight::Plain,
     }
 }

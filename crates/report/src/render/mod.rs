@@ -20,6 +20,7 @@ pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Pass => "PASS",
         Verdict::Fail => "FAIL",
         Verdict::Invalid => "INVALID",
+        Verdict::Undecided => "UNDECIDED",
         Verdict::None => "no verdict",
     }
 }

@@ -62,6 +62,7 @@ fn tone_of_verdict(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Pass => Tone::Good,
         Verdict::Fail | Verdict::Invalid => Tone::Bad,
+        Verdict::Undecided => Tone::Warn,
         Verdict::None => Tone::Faint,
     }
 }

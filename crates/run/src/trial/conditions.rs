@@ -82,7 +82,11 @@ impl Numbers for LiveMetrics<'_> {
         }
         match (part, self.readings.last(name)) {
             (None, Some(value)) => Known::Is(value, Kind::Plain),
-            _ => SummaryNumbers::new(self.summary, &[]).number(name, part),
+            // So early nobody knows how much requests hang together: a percentile of few ends no load.
+            _ => match SummaryNumbers::new(self.summary, &[]).number(name, part) {
+                Known::Between(few) => Known::Unknown(format!("needs {} samples", few.few.needed)),
+                known => known,
+            },
         }
     }
 

@@ -215,6 +215,7 @@ impl Measuring<'_> {
                 merged(&format!("tag.{tag}.{name}"), histogram);
             }
         }
+        measured.in_order.leave_out_before(((warm.until_s - at_s).max(0.0) * 1e9) as u64);
         // Its seconds lie before the window's end, with all that happened in them.
         for tick in self.ticks.iter_mut().filter(|tick| tick.in_window && !stays(tick.from_s)) {
             tick.in_window = false;

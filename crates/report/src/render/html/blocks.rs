@@ -136,7 +136,7 @@ fn compare(out: &mut String, compare: &Compare) {
     let ends = |p: &Point| {
         let most = match p.max {
             Value::Known(max) | Value::Over(max) => Some((max, false)),
-            Value::Needs(_) | Value::Nothing => None,
+            Value::Between(_) | Value::Nothing => None,
         };
         [p.drawn(), p.min.map(|min| (min, false)), most]
     };
@@ -181,7 +181,7 @@ fn point(out: &mut String, (i, figures): (usize, usize), point: &Point, at: &dyn
     }
     let most = match point.max {
         Value::Known(max) | Value::Over(max) => Some(max),
-        Value::Needs(_) | Value::Nothing => None,
+        Value::Between(_) | Value::Nothing => None,
     };
     if let (Some(min), Some(max)) = (point.min, most)
         && max > min

@@ -122,6 +122,7 @@ fn grid_cell(out: &mut String, cell: &GridCell) {
     let mark = match cell.verdict {
         Verdict::Fail => " <b class=\"bad\" title=\"FAIL\">✘</b>",
         Verdict::Invalid => " <b class=\"bad\" title=\"INVALID\">⚠</b>",
+        Verdict::Undecided => " <b class=\"doubtful\" title=\"UNDECIDED\">?</b>",
         Verdict::Pass | Verdict::None => "",
     };
     let _ = write!(

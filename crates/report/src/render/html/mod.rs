@@ -97,6 +97,7 @@ fn badge(verdict: Verdict) -> String {
         Verdict::Pass => ("good", "✔"),
         Verdict::Fail => ("bad", "✘"),
         Verdict::Invalid => ("bad", "⚠"),
+        Verdict::Undecided => ("doubtful", "?"),
         Verdict::None => ("none", "–"),
     };
     format!(

@@ -1,0 +1,232 @@
+//! How much the response times of a load hang together: requests of one burst, or of one busy period of a queue, are
+//! slow together, and count as fewer than they are.
+//!
+//! Requests are taken in the order in which they fell due. Whether one is slower than most is 0 or 1; of independent
+//! requests the means of blocks of these vary as the binomial says. They vary more where slow ones come together: by how
+//! much is the inflation, the number of requests that count as one independent request (batch means; A. M. Law,
+//! *Simulation Modeling and Analysis*, section 9.5.3). Blocks of all sizes are tried and the largest inflation is taken.
+//! What changes more slowly than the load lasts cannot be seen in it.
+
+/// Slow ones among all requests that give the threshold: so many, or half.
+const SLOW: f64 = 20.0;
+/// Fewer blocks than this say nothing about how they vary.
+const FEWEST_BLOCKS: usize = 4;
+/// Standard deviations of the estimate that are added to it: a few blocks may vary little by chance.
+const SURE: f64 = 1.5;
+
+/// Response times of a load's first requests, with when they fell due; both in nanoseconds. To compare them seven digits
+/// are enough, and take half the memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InOrder {
+    requests: Vec<(f32, f32)>,
+}
+
+impl InOrder {
+    /// Requests that are kept: as many as percentiles up to p99.9 need.
+    pub const KEPT: usize = 10_000;
+
+    /// There is room for more.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.requests.len() < Self::KEPT
+    }
+
+    /// A request that fell due then took so long, or at least so long; passed over where there is no room.
+    #[inline]
+    pub fn record(&mut self, due_ns: u64, response_ns: u64) {
+        if self.has_room() {
+            self.requests.push((due_ns as f32, response_ns as f32));
+        }
+    }
+
+    /// Adds those of another, as far as there is room.
+    pub fn merge(&mut self, other: &InOrder) {
+        if other.is_empty() {
+            return;
+        }
+        // Once, and no more than it can come to.
+        self.requests.reserve_exact(Self::KEPT.saturating_sub(self.requests.len()));
+        let room = Self::KEPT.saturating_sub(self.requests.len()).min(other.requests.len());
+        self.requests.extend_from_slice(&other.requests[..room]);
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// None is kept.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Leaves out those that fell due before.
+    pub fn leave_out_before(&mut self, due_ns: u64) {
+        self.requests.retain(|(due, _)| *due >= due_ns as f32);
+    }
+
+    /// Empties it and gives its memory back: it is needed at the beginning of a load alone.
+    pub fn clear(&mut self) {
+        self.requests = Vec::new();
+    }
+}
+
+/// How many requests count as one independent request, at least one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dependence {
+    inflation: f64,
+}
+
+impl Default for Dependence {
+    fn default() -> Self {
+        Dependence::NONE
+    }
+}
+
+impl Dependence {
+    /// Each request stands for itself.
+    pub const NONE: Dependence = Dependence { inflation: 1.0 };
+
+    /// So many count as one.
+    pub fn known(inflation: f64) -> Dependence {
+        Dependence { inflation: if inflation.is_finite() { inflation.max(1.0) } else { 1.0 } }
+    }
+
+    /// The stronger of two.
+    pub fn or(self, other: Dependence) -> Dependence {
+        Dependence { inflation: self.inflation.max(other.inflation) }
+    }
+
+    /// How many requests count as one independent request.
+    pub fn inflation(self) -> f64 {
+        self.inflation
+    }
+
+    /// Of requests in order.
+    pub fn of_requests(requests: &InOrder) -> Dependence {
+        let mut ordered = requests.requests.clone();
+        ordered.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let mut sorted: Vec<u64> = ordered.iter().map(|(_, ns)| *ns as u64).collect();
+        sorted.sort_unstable();
+        let Some(limit) = threshold(&sorted) else { return Dependence::NONE };
+        let is_slow = slower_than(limit, sorted.last().copied());
+        let blocks: Vec<(u64, u64)> =
+            ordered.iter().map(|(_, ns)| (u64::from(is_slow(*ns as u64)), 1)).collect();
+        Dependence { inflation: inflation(&blocks) }
+    }
+
+    /// Of stretches of time that follow one another: each one's values, with how often they were counted.
+    pub fn of_stretches(stretches: &[Vec<(u64, u64)>]) -> Dependence {
+        let mut all: Vec<(u64, u64)> = stretches.iter().flatten().copied().collect();
+        all.sort_unstable();
+        let total: u64 = all.iter().map(|(_, n)| n).sum();
+        let rank = (share_below(total as f64) * total as f64).ceil() as u64;
+        let mut seen = 0;
+        let limit = all.iter().find_map(|(value, n)| {
+            seen += n;
+            (seen >= rank).then_some(*value)
+        });
+        let Some(limit) = limit else { return Dependence::NONE };
+        let is_slow = slower_than(limit, all.last().map(|(value, _)| *value));
+        let count = |stretch: &Vec<(u64, u64)>| {
+            let slow = stretch.iter().filter(|(value, _)| is_slow(*value)).map(|(_, n)| n).sum();
+            (slow, stretch.iter().map(|(_, n)| n).sum())
+        };
+        Dependence { inflation: inflation(&stretches.iter().map(count).collect::<Vec<_>>()) }
+    }
+}
+
+/// The share of values that are not slow.
+fn share_below(count: f64) -> f64 {
+    (1.0 - SLOW / count.max(1.0)).max(0.5)
+}
+
+/// What is slower than this is slow.
+fn threshold(sorted: &[u64]) -> Option<u64> {
+    let rank = (share_below(sorted.len() as f64) * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.checked_sub(1)?).copied()
+}
+
+/// Slow is what is above the threshold; where nothing is, what is as much.
+fn slower_than(limit: u64, largest: Option<u64>) -> impl Fn(u64) -> bool {
+    let is_largest = largest == Some(limit);
+    move |value| value > limit || is_largest && value == limit
+}
+
+/// The largest inflation over blocks of all sizes, from (slow, all) of the smallest ones.
+fn inflation(smallest: &[(u64, u64)]) -> f64 {
+    let sum = |parts: &[(u64, u64)]| parts.iter().fold((0, 0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
+    let (slow, all) = sum(smallest);
+    let share = slow as f64 / all as f64;
+    if slow == 0 || slow == all {
+        return 1.0;
+    }
+    let (mut largest, mut blocks, mut size) = (1.0f64, smallest.to_vec(), 1usize);
+    while blocks.len() >= FEWEST_BLOCKS {
+        let n: u64 = blocks.iter().map(|(_, all)| all).sum();
+        let squares: f64 =
+            blocks.iter().map(|(slow, all)| (*slow as f64 - share * *all as f64).powi(2)).sum();
+        let free = (blocks.len() - 1) as f64;
+        let found = squares / (n as f64 * share * (1.0 - share)) * blocks.len() as f64 / free;
+        // Blocks of one request say nothing of how requests hang together.
+        let sure = if n as usize > blocks.len() { 1.0 + SURE * (2.0 / free).sqrt() } else { 1.0 };
+        largest = largest.max(found * sure);
+        size *= 2;
+        blocks = smallest.chunks_exact(size).map(sum).collect();
+    }
+    largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: impl IntoIterator<Item = u64>) -> f64 {
+        let mut order = InOrder::default();
+        values.into_iter().enumerate().for_each(|(at, ns)| order.record(at as u64, ns));
+        Dependence::of_requests(&order).inflation()
+    }
+
+    #[test]
+    fn what_comes_together_counts_less() {
+        // Nothing to tell from nothing, or from values that are all the same.
+        assert_eq!((of([]), of([7]), of([7; 500])), (1.0, 1.0, 1.0));
+        // Every other one is slow: as far from coming together as can be.
+        assert_eq!(of((0..40).map(|i| i % 2)), 40.0 / 39.0);
+        // The slow half in one piece.
+        let piece = of((0..400).map(|i| u64::from(i >= 380)));
+        assert!(piece > 20.0, "{piece}");
+        // The same ones far apart.
+        let apart = of((0..400).map(|i| u64::from(i % 20 == 0)));
+        assert!(apart < 1.1, "{apart}");
+    }
+
+    #[test]
+    fn order_is_that_of_due_times_and_room_ends() {
+        let mut order = InOrder::default();
+        let (mut first, mut second) = (InOrder::default(), InOrder::default());
+        for i in 0..200u64 {
+            let worker = if i % 2 == 0 { &mut first } else { &mut second };
+            worker.record(i, u64::from(i >= 180));
+        }
+        order.merge(&second);
+        order.merge(&first);
+        assert_eq!(Dependence::of_requests(&order).inflation(), of((0..200).map(|i| u64::from(i >= 180))));
+        order.leave_out_before(190);
+        assert_eq!(order.len(), 10);
+        (0..2 * InOrder::KEPT as u64).for_each(|i| order.record(i, i));
+        assert!(!order.has_room() && order.len() == InOrder::KEPT);
+        order.clear();
+        assert!(order.is_empty());
+    }
+
+    #[test]
+    fn seconds_tell_it_as_requests_do() {
+        let even: Vec<Vec<(u64, u64)>> = vec![vec![(1, 95), (9, 5)]; 20];
+        assert_eq!(Dependence::of_stretches(&even).inflation(), 1.0);
+        let mut burst: Vec<Vec<(u64, u64)>> = vec![vec![(1, 100)]; 20];
+        burst[7] = vec![(9, 100)];
+        assert!(Dependence::of_stretches(&burst).inflation() > 50.0);
+        assert_eq!(Dependence::of_stretches(&[]).inflation(), 1.0);
+    }
+}

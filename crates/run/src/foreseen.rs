@@ -1,0 +1,287 @@
+//! What a run cannot decide, said before it runs: expectations of percentiles that too few requests will give, and
+//! differences between cases of too few trials.
+//!
+//! How many requests there will be is known of schedules and of loads by number. A closed load of a duration sends as many
+//! as the system takes: of it only the rate is said that would do. Nothing here reads a clock or a file.
+
+use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
+use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until};
+use loadlab_record::expr::{Expr, NameRef, Part, SERIES_PREFIXES};
+use loadlab_record::quantile::{quantile_of, ranks, samples_needed};
+use loadlab_record::units::{format_count, format_duration_ns, significant};
+
+/// Something a run cannot decide, or may not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreseen {
+    /// In words.
+    pub text: String,
+    /// What it rests on.
+    pub by: By,
+}
+
+/// What is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// How many requests the plan makes due.
+    Requests,
+    /// A rate that the system may or may not reach.
+    Rate,
+    /// How many trials there are.
+    Trials,
+}
+
+/// All of it, each once, with the cases it is true of where these are not all.
+pub fn foreseen(plan: &Plan) -> Vec<Foreseen> {
+    let mut found: Vec<(Foreseen, Vec<&str>)> = Vec::new();
+    for case in plan.cases() {
+        for foreseen in case.expect.iter().filter_map(|e| of_expectation(case, e.text.as_str())) {
+            match found.iter_mut().find(|(known, _)| *known == foreseen) {
+                Some((_, cases)) => cases.push(&case.name),
+                None => found.push((foreseen, vec![&case.name])),
+            }
+        }
+    }
+    let all = plan.cases().len();
+    let named = |(mut foreseen, cases): (Foreseen, Vec<&str>)| {
+        if cases.len() < all {
+            let more = if cases.len() > 1 { format!(" and {} more", cases.len() - 1) } else { String::new() };
+            foreseen.text = format!("case “{}”{more}: {}", cases[0], foreseen.text);
+        }
+        foreseen
+    };
+    let mut out: Vec<Foreseen> = found.into_iter().map(named).collect();
+    out.extend(differences(plan));
+    out
+}
+
+fn differences(plan: &Plan) -> Option<Foreseen> {
+    let trials = plan.trials as usize;
+    let too_few = plan.cases().len() > 1 && trials < TRIALS_FOR_DIFFERENCES && !plan.quick;
+    let text = format!(
+        "{} of each case: too few to tell cases from chance (at least {TRIALS_FOR_DIFFERENCES} are needed; `--trials \
+         {TRIALS_FOR_DIFFERENCES}`)",
+        loadlab_record::units::plural(trials as u64, "trial", "trials")
+    );
+    too_few.then_some(Foreseen { text, by: By::Trials })
+}
+
+/// Of an expectation the percentile that lacks most.
+fn of_expectation(case: &Case, text: &str) -> Option<Foreseen> {
+    let expr = Expr::parse(text).ok()?;
+    let lacking = expr.names().into_iter().filter_map(|name| of_name(case, &name));
+    let (_, lacking) = lacking.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(Foreseen { text: format!("`{text}`: {}", lacking.text), ..lacking })
+}
+
+/// How many times more requests a percentile needs, and in words.
+fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
+    let (prefix, figure) = name.text.rsplit_once('.').unwrap_or(("response", &name.text));
+    let quantile = quantile_of(figure)?;
+    let tag = prefix.strip_prefix("tag.");
+    // Of connects and failures there are as many as there are.
+    let is_of_all = ["response", "ok", "service", "late", "blocked"].contains(&prefix);
+    if tag.is_none() && !(is_of_all && SERIES_PREFIXES.contains(&prefix)) {
+        return None;
+    }
+    let tag = tag.map(|tag| tag.strip_suffix(".ok").unwrap_or(tag));
+    let part_s = match name.part {
+        None => None,
+        Some(Part::Window(window)) => Some(window.length_s()),
+        // How long these take nobody knows.
+        Some(Part::Batch(_) | Part::Drain) => return None,
+    };
+    let dues: Vec<Due> = case.loads.iter().map(|load| Due::of(load, tag)).collect();
+    let most_s = dues.iter().map(|due| due.lasts_s).fold(0.0, f64::max);
+    let lasts_s = part_s.unwrap_or(most_s);
+    let known = dues.iter().map(|due| match part_s {
+        // A part of a schedule has its share of it; of a load by number nobody knows when it is.
+        Some(part_s) if due.lasts_s > 0.0 => due.requests.map(|n| n * (part_s / due.lasts_s).min(1.0)),
+        Some(_) => None,
+        None => due.requests,
+    });
+    let needed = samples_needed(quantile);
+    let figure = figure.replace('_', ".");
+    let shown = name.text.rsplit_once('.').map_or(figure.clone(), |(prefix, _)| format!("{prefix}.{figure}"));
+    let many = |n: f64| format_count(n);
+    match known.sum::<Option<f64>>() {
+        Some(due) if due >= needed as f64 => None,
+        Some(due) => {
+            let due = due.floor().max(0.0);
+            let times = needed as f64 / due.max(1.0);
+            let longer = match lasts_s > 0.0 && due > 0.0 {
+                true => format!(", which takes {}", format_duration_ns((lasts_s * times * 1e9).ceil())),
+                false => String::new(),
+            };
+            // Without an upper end the interval never lies below anything.
+            let open = match ranks(due as u64, quantile, 1.0).high {
+                None => "an upper limit cannot be met, only missed or left undecided",
+                Some(_) => "it may be left undecided",
+            };
+            let text = format!(
+                "{} requests are due, and {shown} needs {}{longer}: {open}",
+                many(due),
+                many(needed as f64)
+            );
+            Some((times, Foreseen { text, by: By::Requests }))
+        }
+        None if lasts_s > 0.0 => {
+            let rate = significant(needed as f64 / lasts_s, 3).parse().unwrap_or(0.0);
+            let text = format!(
+                "{shown} needs {} requests, {}/s over {}; with fewer it may be left undecided",
+                many(needed as f64),
+                format_count(rate),
+                format_duration_ns(lasts_s * 1e9)
+            );
+            Some((1.0, Foreseen { text, by: By::Rate }))
+        }
+        None => None,
+    }
+}
+
+/// Requests that a load makes due in its window.
+struct Due {
+    /// `None`: as many as the system takes.
+    requests: Option<f64>,
+    /// How long it lasts; 0 where it ends by number.
+    lasts_s: f64,
+}
+
+impl Due {
+    /// Of all requests, or of those with a tag: their share of the journey.
+    fn of(load: &LoadSpec, tag: Option<&str>) -> Due {
+        let a_journey: u64 = load.journey.iter().map(Step::requests).sum();
+        let tagged = |step: &&Step| tag.is_none_or(|tag| step.tags.iter().any(|t| t == tag));
+        let wanted: u64 = load.journey.iter().filter(tagged).map(Step::requests).sum();
+        let share = if a_journey > 0 { wanted as f64 / a_journey as f64 } else { 0.0 };
+        let batches = f64::from(load.batches);
+        let requests = |each: f64| Some(each * share * batches);
+        let ns = match load.until {
+            Until::Requests(n) => return Due { requests: requests(n as f64), lasts_s: 0.0 },
+            Until::Repeats(n) => {
+                let users = if let Model::Closed { users, .. } = load.model { users } else { 1 };
+                let each = n as f64 * users as f64 * a_journey as f64;
+                return Due { requests: requests(each), lasts_s: 0.0 };
+            }
+            Until::Elapsed(ns) => ns,
+        };
+        let (all_s, warm_s) = (ns as f64 / 1e9, load.warmup_ns.min(ns) as f64 / 1e9);
+        let lasts_s = all_s - warm_s;
+        let per_level = match load.model {
+            Model::Open { .. } => Some(1.0),
+            Model::Sessions { .. } => Some(a_journey as f64),
+            // As many as fall due; a user that waits for an answer makes fewer.
+            Model::Closed { pace_ns: Some(pace_ns), .. } if pace_ns > 0 => Some(1e9 / pace_ns as f64),
+            Model::Closed { .. } | Model::Command(_) => None,
+        };
+        // Which part of stages a warm-up takes away is the part of their time that it is.
+        let levels = level_seconds(load, all_s) * if all_s > 0.0 { lasts_s / all_s } else { 0.0 };
+        Due { requests: per_level.and_then(|n| requests(n * levels)), lasts_s: lasts_s * batches }
+    }
+}
+
+/// ∫ level dt: users or requests a second, over the time of a load.
+fn level_seconds(load: &LoadSpec, all_s: f64) -> f64 {
+    if !load.stages.is_empty() {
+        return load.stages.iter().map(|s| (s.from + s.to) / 2.0 * s.over_ns as f64 / 1e9).sum();
+    }
+    let level = match load.model {
+        Model::Closed { users, .. } => users as f64,
+        Model::Open { rate_per_s, .. } | Model::Sessions { rate_per_s, .. } => rate_per_s,
+        Model::Command(_) => 0.0,
+    };
+    let ramp_s = (load.ramp_ns as f64 / 1e9).min(all_s);
+    level * (all_s - ramp_s / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(load: &str, rest: &str) -> Vec<String> {
+        let text = format!(
+            "loadlab: 1\nname: x\nload:\n  journey: [{{ get: \"http://127.0.0.1:1/\", tags: [a] }}, {{ get: \"http://127.0.0.1:1/\" }}]\n  {load}\n{rest}\n"
+        );
+        let plan = Plan::parse("plan.yaml", &text, &loadlab_plan::Options::default());
+        let plan = plan.unwrap_or_else(|e| panic!("{text}{e}"));
+        foreseen(&plan)
+            .into_iter()
+            .map(|f| format!("{}{}", if f.by == By::Rate { "? " } else { "" }, f.text))
+            .collect()
+    }
+
+    #[test]
+    fn what_a_plan_cannot_decide() {
+        let check = |load: &str, expect: &str, said: &[&str]| {
+            assert_eq!(of(load, &format!("expect: [\"{expect}\"]")), said, "{load}, {expect}");
+        };
+        let rate = "{ rate: 100/s, duration: 10s }".trim_matches(['{', '}', ' ']).replace(", ", "\n  ");
+        check(&rate, "p99 < 1s", &[]);
+        check(&rate, "errors < 1%", &[]);
+        check(
+            &rate,
+            "p99.9 < 1s",
+            &[
+                "`p99.9 < 1s`: 1,000 requests are due, and p99.9 needs 10,000, which takes 1m40s: an upper limit cannot be met, only missed or left undecided",
+            ],
+        );
+        check(
+            &rate,
+            "tag.a.p99 < 1s",
+            &[
+                "`tag.a.p99 < 1s`: 500 requests are due, and tag.a.p99 needs 1,000, which takes 20.0 s: it may be left undecided",
+            ],
+        );
+        check(
+            &rate,
+            "p95[2s..3s] < 1s and p99[2s..4s] < 1s",
+            &[
+                "`p95[2s..3s] < 1s and p99[2s..4s] < 1s`: 200 requests are due, and p99 needs 1,000, which takes 10.0 s: an upper limit cannot be met, only missed or left undecided",
+            ],
+        );
+        check(
+            "rate: 100/s\n  duration: 10s\n  warmup: 5s",
+            "p99 < 1s",
+            &[
+                "`p99 < 1s`: 500 requests are due, and p99 needs 1,000, which takes 10.0 s: it may be left undecided",
+            ],
+        );
+        check(
+            "users: 5\n  requests: 300",
+            "p99 < 1s",
+            &[
+                "`p99 < 1s`: 300 requests are due, and p99 needs 1,000: an upper limit cannot be met, only missed or left undecided",
+            ],
+        );
+        check("users: 5\n  repeats: 100", "p99 < 1s", &[]);
+        check(
+            "users: 5\n  duration: 10s",
+            "p99 < 1s",
+            &[
+                "? `p99 < 1s`: p99 needs 1,000 requests, 100/s over 10.0 s; with fewer it may be left undecided",
+            ],
+        );
+        check("users: 10\n  pace: 1s\n  duration: 10s", "p90 < 1s", &[]);
+        check(
+            "stages: [{ to: 10, over: 10s }]\n  pace: 1s",
+            "p90 < 1s",
+            &[
+                "`p90 < 1s`: 50 requests are due, and p90 needs 100, which takes 20.0 s: it may be left undecided",
+            ],
+        );
+        check("users: 5\n  duration: 10s", "connect.p99 < 1s", &[]);
+    }
+
+    #[test]
+    fn cases_and_trials() {
+        let axes =
+            "trials: 3\nmatrix: [{ name: slow, n: 10 }, { name: fast, n: 1000 }]\nexpect: [\"p99 < 1s\"]";
+        assert_eq!(
+            of("users: 5\n  requests: \"${case.n}\"", axes),
+            [
+                "case “slow”: `p99 < 1s`: 10 requests are due, and p99 needs 1,000: an upper limit cannot be met, only missed or left undecided",
+                "3 trials of each case: too few to tell cases from chance (at least 5 are needed; `--trials 5`)"
+            ]
+        );
+        assert_eq!(of("users: 5\n  requests: 10", "trials: 1"), [] as [&str; 0]);
+    }
+}
