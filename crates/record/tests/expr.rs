@@ -363,7 +363,7 @@ fn unknown_names_come_with_a_hint() {
         assert!(text[error.at..].starts_with(error.message.split('`').nth(1).unwrap()), "{error:?}");
         assert_eq!(error.to_string(), expect);
     };
-    check("p999 < 1s", "unknown name `p999`\nhint: did you mean `p99`?");
+    check("p999 < 1s", "unknown name `p999`\nhint: write `p99_9`");
     check("p99 < 1s and storde == 5", "unknown name `storde`\nhint: did you mean `stored`?");
     check("edge1.cpus < 50%", "unknown name `edge1.cpus`\nhint: did you mean `edge1.cpu`?");
     check("stored-5 == 1", "unknown name `stored-5`\nhint: a difference needs spaces: `stored - 5`");

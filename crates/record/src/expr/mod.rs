@@ -18,9 +18,11 @@
 
 mod check;
 mod display;
+mod elsewhere;
 mod eval;
 mod lex;
 mod names;
+mod page;
 mod parse;
 mod sum;
 mod summary;
@@ -32,6 +34,7 @@ pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_names, kind_of, number_names,
     probe_names, tag_names,
 };
+pub use page::conditions_page;
 pub use sum::Sum;
 pub use summary::SummaryNumbers;
 
