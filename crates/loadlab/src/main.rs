@@ -14,9 +14,8 @@ mod signals;
 mod ui;
 mod view;
 
-use args::{Args, Command, given, renamed};
-use clap::Parser;
-use commands::{about, baseline, bench, check, clean, compare, find, history, report, run};
+use args::{Command, elsewhere, given, renamed};
+use commands::{about, baseline, bench, check, clean, compare, find, history, init, report, run};
 use exit::Ended;
 use loadlab_analysis::Exit;
 
@@ -43,14 +42,19 @@ fn main() -> std::process::ExitCode {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     mask::add(given::of_command_line(&words));
-    let args = match Args::try_parse() {
+    let args = match args::parse_from(std::env::args_os()) {
         Ok(args) => args,
-        Err(error) => match renamed::refusal(&error, words.first().map_or("", String::as_str)) {
-            Some(why) => return Ended::error(Exit::BadPlan, why).into_code(),
-            None => return output::usage(&error, &words),
-        },
+        Err(error) => {
+            let command = words.first().map_or("", String::as_str);
+            let why = renamed::refusal(&error, command);
+            return match why.or_else(|| elsewhere::explanation(&error, command, &words)) {
+                Some(why) => Ended::error(Exit::BadPlan, why).into_code(),
+                None => output::usage(&error, &words),
+            };
+        }
     };
     let exit = match args.command {
+        Command::Init(args) => init::command(&args),
         Command::Run(args) => run::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Find(args) => find::command(&args),

@@ -8,8 +8,11 @@ pub mod clean;
 pub mod compare;
 pub mod find;
 pub mod history;
+pub mod init;
 pub mod report;
 pub mod run;
+pub mod saved;
+pub mod url_plan;
 
 use std::path::Path;
 

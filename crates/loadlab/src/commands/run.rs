@@ -51,10 +51,11 @@ pub fn command(args: &RunArgs) -> Ended {
         note(remark);
     }
     let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(OutputMode::of(args.quiet, args.plain), &read.plan.name, serving) {
-        Ok(view) => view,
-        Err(ended) => return ended,
-    };
+    let view =
+        match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &read.plan.name, serving) {
+            Ok(view) => view,
+            Err(ended) => return ended,
+        };
     view.remarks(fitness(&read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     view.done();
@@ -72,7 +73,7 @@ fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
     // A record that was there before is none of ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     let written = is_ours && read_run(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
-    if written && !args.quiet {
+    if written && !args.progress.quiet {
         note(&format!("the record so far is in {}", how.out.display()));
     }
     if args.json {
@@ -146,14 +147,14 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     };
     let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
-    if args.quiet {
+    if args.progress.quiet {
         report_failures(result);
     }
     if !args.json {
         output::print(&report::brief(&run));
     }
     // What was not said while it ran is said now: no exit code stands without its reason.
-    let silent = args.quiet && result.exit == Exit::CouldNotRun;
+    let silent = args.progress.quiet && result.exit == Exit::CouldNotRun;
     let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
         Ok(()) if why.is_some() => Ended::error(result.exit, why.map_or("", String::as_str)),
