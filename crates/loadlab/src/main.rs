@@ -15,7 +15,7 @@ mod ui;
 mod view;
 
 use args::{Command, elsewhere, given, renamed};
-use commands::{about, baseline, bench, check, clean, compare, find, history, init, report, run};
+use commands::{about, baseline, bench, check, clean, compare, demo, find, history, init, report, run};
 use exit::Ended;
 use loadlab_analysis::Exit;
 
@@ -64,6 +64,7 @@ fn main() -> std::process::ExitCode {
         Command::Show(args) => history::show(&args),
         Command::Baseline(args) => baseline::command(&args),
         Command::Check(args) => check::command(&args),
+        Command::Demo(args) => demo::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Schema => about::schema(),
         Command::Completions { shell } => about::completions(shell),

@@ -760,7 +760,7 @@ mod tests {
 
     /// What is said of a command line.
     fn said(line: &str) -> String {
-        let words: Vec<String> = line.split(' ').map(|w| w.replace('_', " ")).collect();
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         match parse_from(std::iter::once("loadlab".to_owned()).chain(words.iter().cloned())) {
             Ok(_) => "understood".to_owned(),
             Err(error) => explanation(&error, &words[0], &words).unwrap_or_else(|| error.to_string()),

@@ -73,6 +73,8 @@ pub enum Command {
     ///
     /// `compare --baseline` and trends use it.
     Baseline(BaselineArgs),
+    /// Serve a small web service to try loadlab on
+    Demo(DemoArgs),
     /// Remove what killed runs left behind; live runs are not touched
     Clean(CleanArgs),
     /// Print the JSON Schema of plans, for editors
@@ -135,7 +137,7 @@ pub struct UiArgs {
     ///
     /// On loopback: on a free port, or on PORT or ADDR:PORT.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          help_heading = "Result")]
+          help_heading = "Result", hide_short_help = true)]
     pub ui: Option<serving::Address>,
     /// How long to serve the page after the end [default: on a terminal until Ctrl-C, else until open pages have the
     /// report]
@@ -164,10 +166,10 @@ pub struct RunArgs {
     /// Host other than loopback that may be loaded
     ///
     /// May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = "Target")]
+    #[arg(long, value_name = "HOST", help_heading = "Request")]
     pub allow_host: Vec<String>,
     /// Address to use for a host, bypassing DNS; may be repeated
-    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Target", hide_short_help = true)]
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
     pub resolve: Vec<loadlab_load::target::Resolved>,
     /// Folder for the record [default: ./loadlab-runs/NAME-TIME]
     #[arg(short, long, value_name = "DIR", value_parser = text_path, help_heading = "Result")]
@@ -462,10 +464,10 @@ pub struct FindArgs {
     /// Host other than loopback that may be loaded
     ///
     /// May be repeated.
-    #[arg(long, value_name = "HOST", help_heading = "Target")]
+    #[arg(long, value_name = "HOST", help_heading = "Request")]
     pub allow_host: Vec<String>,
     /// Address to use for a host, bypassing DNS; may be repeated
-    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Target", hide_short_help = true)]
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
     pub resolve: Vec<loadlab_load::target::Resolved>,
     /// Folder for the record
     ///
@@ -487,8 +489,29 @@ pub struct FindArgs {
 }
 
 #[derive(Debug, Arguments)]
+#[command(
+    after_help = "Examples:\n  loadlab demo --work 1ms --workers 2 &\n  loadlab bench http://127.0.0.1:8080/\n\n\
+    Pages: / · /items/N · /health · POST /login · POST /cart · POST /messages · /messages · /stats. All but /health, \
+    /messages and /stats take a worker."
+)]
+pub struct DemoArgs {
+    /// Port on 127.0.0.1; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub port: u16,
+    /// Requests that are worked on at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub workers: u32,
+    /// How long a request keeps a core busy
+    #[arg(long, value_name = "T", default_value = "0s", value_parser = duration)]
+    pub work: u64,
+    /// How long a request waits, as for a database
+    #[arg(long, value_name = "T", default_value = "0s", value_parser = duration)]
+    pub wait: u64,
+}
+
+#[derive(Debug, Arguments)]
 #[command(after_help = "Examples:\n  loadlab init http://127.0.0.1:8080/\n  \
-    loadlab init compose.yaml -o load.yaml\n  loadlab init --example file-server\n  loadlab init --list\n\n\
+    loadlab init compose.yaml -o load.yaml\n  loadlab init --example hello\n  loadlab init --list\n\n\
     The plan passes `loadlab check`; change it and `loadlab run` it. The schema beside it lets editors complete keys.")]
 pub struct InitArgs {
     /// A URL to load, or a Compose file whose services are the system
@@ -549,7 +572,9 @@ pub enum IoArg {
     requests fall due on a schedule, whatever the system does, and response times run from when they were due."
 )]
 pub struct BenchArgs {
-    /// URL to load: `http://HOST[:PORT]/PATH`, https, or `unix:/PATH/TO.sock:/URL/PATH`
+    /// URL to load, such as http://127.0.0.1:8080/
+    ///
+    /// `http://HOST[:PORT]/PATH`, https, or `unix:/PATH/TO.sock:/URL/PATH`.
     #[arg(required_unless_present = "urls", conflicts_with = "urls")]
     pub url: Option<String>,
 
@@ -615,7 +640,7 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub request: RequestArgs,
     /// File with a URL on each line, taken in turn
-    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    #[arg(long, value_name = "FILE", help_heading = "Request", hide_short_help = true)]
     pub urls: Option<PathBuf>,
     /// Host other than loopback that may be loaded
     ///

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod check;
 pub mod clean;
 pub mod compare;
+pub mod demo;
 pub mod find;
 pub mod history;
 pub mod init;
