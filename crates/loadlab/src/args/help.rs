@@ -134,7 +134,10 @@ mod tests {
                 for other in &found[1..] {
                     assert_eq!(found[0].get_short(), other.get_short(), "--{option}");
                     assert_eq!(found[0].get_value_names(), other.get_value_names(), "--{option}");
-                    assert_eq!(found[0].get_help_heading(), other.get_help_heading(), "--{option}");
+                    // What `find` expects decides its search.
+                    if *option != "expect" {
+                        assert_eq!(found[0].get_help_heading(), other.get_help_heading(), "--{option}");
+                    }
                 }
             }
         }

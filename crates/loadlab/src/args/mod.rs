@@ -454,7 +454,7 @@ pub struct FindArgs {
     #[arg(long, value_name = "PATH=VALUE", value_parser = assignment, help_heading = "Plan")]
     pub set: Vec<(String, String)>,
     /// The case of the plan, where it has several
-    #[arg(long, value_name = "GLOB", help_heading = "Plan")]
+    #[arg(long, value_name = "GLOB", help_heading = "Plan", hide_short_help = true)]
     pub case: Option<String>,
     /// Only steps with one of these tags
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "Plan", hide_short_help = true)]

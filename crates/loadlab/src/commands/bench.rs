@@ -23,7 +23,7 @@ use loadlab_system::{ProcessId, open_files};
 use super::saved;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
-use crate::exit::Ended;
+use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals, ui};
 
@@ -60,6 +60,11 @@ pub fn command(args: &BenchArgs) -> Ended {
         Err(ended) => return ended,
     };
     view.title(&title);
+    if args.connections.is_some() && args.users.is_none() && args.rate.is_none() && !args.progress.quiet {
+        note(
+            "--connections holds connections open; concurrent users, as --connections of wrk and autocannon, are `-c N`",
+        );
+    }
     view.remarks(preflight::notes(&preflight::Planned::of(&order.spec), &preflight::read(Duration::ZERO)));
     let result = bench(&order, &cancel, &|event| view.event(&event));
     view.done();

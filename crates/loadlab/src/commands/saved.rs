@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
-use loadlab_analysis::compare::{Comparison, Options};
+use loadlab_analysis::compare::{Call, Comparison, Options, Row, Scale};
 use loadlab_analysis::differences::pair;
 use loadlab_analysis::findings::findings;
 use loadlab_load::resident;
 use loadlab_load::target;
 use loadlab_record::store::{RunRecord, read_run};
+use loadlab_record::units::significant;
 use loadlab_run::{RunError, RunOptions, RunResult, conduct, preflight};
 use loadlab_system::open_files;
 use serde_json::{Value, json};
@@ -222,15 +223,15 @@ fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
     let trouble = result.trials.iter().find_map(|t| t.failure.as_deref());
     let compared = args.vs.as_ref().map(|_| compared(args, &run));
     let worse = args.fail_on_worse && compared.iter().flatten().any(Comparison::is_worse);
+    let exit = Exit::of([result.exit, if worse { Exit::Failed } else { Exit::Ok }]);
     match compared {
-        Some(comparison) => show_compared(args, result, comparison),
+        Some(comparison) => show_compared(args, result, exit, comparison),
         None => show_one(args, &run),
     }
     if !args.json {
         let dir = result.dir.display();
         output::print(&format!("\nrecord: {dir}\n        loadlab report {dir}\n"));
     }
-    let exit = Exit::of([result.exit, if worse { Exit::Failed } else { Exit::Ok }]);
     match (trouble, written) {
         (Some(trouble), _) if args.progress.quiet || exit == Exit::CouldNotRun => Ended::error(exit, trouble),
         (_, Err(error)) => Ended::error(Exit::of([exit, Exit::CouldNotRun]), error),
@@ -248,7 +249,51 @@ fn compared(args: &BenchArgs, run: &RunRecord) -> Option<Comparison> {
     }
 }
 
-fn show_compared(args: &BenchArgs, result: &RunResult, comparison: Option<Comparison>) {
+/// One word for all figures: `better` and `worse` where no figure says the contrary.
+fn verdict(comparison: &Comparison) -> &'static str {
+    let has = |call: Call| comparison.called(call).next().is_some();
+    match (has(Call::Better), has(Call::Worse), has(Call::CannotTell)) {
+        (true, true, _) => "mixed",
+        (true, false, _) => Call::Better.name(),
+        (false, true, _) => Call::Worse.name(),
+        (false, false, true) => Call::CannotTell.name(),
+        (false, false, false) if comparison.rows.is_empty() => Call::CannotTell.name(),
+        (false, false, false) => Call::Same.name(),
+    }
+}
+
+/// The verdict in a line: the figures that decide it, with their intervals.
+fn verdict_line(comparison: &Comparison) -> String {
+    let word = verdict(comparison);
+    let deciding = comparison.rows.iter().filter(|row| match word {
+        "mixed" => matches!(row.call, Call::Better | Call::Worse),
+        word => row.call.name() == word,
+    });
+    let figure = |row: &Row| {
+        let effect = row.effect?;
+        let number = |value: f64| match row.scale {
+            Scale::Ratio => format!("{} ×", significant(value, 3)),
+            Scale::Difference => format!("{:+.2} points", value * 100.0),
+        };
+        let interval = effect.interval.map(|i| {
+            let of = |value: f64| number(value).replace(" ×", "").replace(" points", "");
+            format!(" ({} … {})", of(i.low), of(i.high))
+        });
+        let call = if word == "mixed" { format!(" {}", row.call.name()) } else { String::new() };
+        Some(format!("{}{call} {}{}", row.id, number(effect.value), interval.unwrap_or_default()))
+    };
+    let figures: Vec<String> = deciding.filter_map(figure).collect();
+    let figures = if figures.is_empty() { "no figure tells".to_owned() } else { figures.join(", ") };
+    let said = match word {
+        "cannot_tell" => "cannot tell".to_owned(),
+        "mixed" => format!("{} is better in some figures and worse in others", comparison.other),
+        "same" => format!("{} is the same", comparison.other),
+        word => format!("{} is {word}", comparison.other),
+    };
+    format!("Verdict: {said}: {figures}\n\n")
+}
+
+fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: Option<Comparison>) {
     let all: Vec<Comparison> = comparison.into_iter().collect();
     if args.json {
         let text = loadlab_report::comparisons_json(&all);
@@ -256,11 +301,16 @@ fn show_compared(args: &BenchArgs, result: &RunResult, comparison: Option<Compar
         let document = json!({
             "run_dir": result.dir.display().to_string(),
             "ended": result.ended,
-            "exit": result.exit.code(),
+            "exit": exit.code(),
+            "verdict": all.first().map(verdict),
             "compared": compared,
         });
         return output::print_json(&document);
     }
+    let mut lines = String::new();
+    let line = all.first().map(verdict_line).unwrap_or_default();
+    loadlab_report::terminal::hanging(&mut lines, "", line.trim_end(), output::out_width(), str::to_owned);
+    output::print(&format!("{lines}\n"));
     let document = loadlab_report::compared(&all);
     output::print(&loadlab_report::text(&document, output::out_width(), output::out_has_colour()));
 }
