@@ -15,7 +15,9 @@ mod ui;
 mod view;
 
 use args::{Command, elsewhere, given, renamed};
-use commands::{about, baseline, bench, check, clean, compare, demo, find, history, init, report, run};
+use commands::{
+    about, baseline, bench, check, clean, compare, demo, find, history, init, report, run, saved,
+};
 use exit::Ended;
 use loadlab_analysis::Exit;
 
@@ -56,6 +58,7 @@ fn main() -> std::process::ExitCode {
     let exit = match args.command {
         Command::Init(args) => init::command(&args),
         Command::Run(args) => run::command(&args),
+        Command::Bench(args) if args.keeps_record() => saved::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Find(args) => find::command(&args),
         Command::Report(args) => report::command(&args),

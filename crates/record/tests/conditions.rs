@@ -1,8 +1,6 @@
 //! The page of the book with every name of conditions is current. `UPDATE_REFERENCE=1 cargo test -p loadlab-record --test
 //! all conditions` writes it anew.
 
-#![expect(clippy::disallowed_methods, reason = "compares a page of the book, or rewrites it")]
-
 use std::path::Path;
 
 use loadlab_record::expr::{

@@ -739,9 +739,9 @@ fn bad_value(error: &clap::Error, stopped: &str, command: &str) -> Option<String
     let is_number = !value.is_empty() && value.chars().all(|c| c.is_ascii_digit() || c == '.');
     let is_of_time = stopped.ends_with("<T>");
     match option {
-        _ if is_of_time && is_number => {
-            Some(format!("`{option} {value}`: a duration needs a unit\nhint: {value} seconds are `{value}s`"))
-        }
+        _ if is_of_time && is_number => Some(format!(
+            "`{option} {value}`: `{value}` is not a duration, it has no unit\nhint: {value} seconds are `{value}s`"
+        )),
         // hey's and siege's: `-t 30S`, `-z 1M`.
         _ if is_of_time && loadlab_record::units::parse_duration_ns(&value.to_lowercase()).is_ok() => {
             let lower = value.to_lowercase();
@@ -816,8 +816,8 @@ mod tests {
             ("-cpus 2", &["has no `-cpus`", "`-t 2`"]),
             ("-users=5", &["`-users` has one dash", "`--users`"]),
             ("-disable-keepalive", &["`--no-keep-alive`"]),
-            ("-d 5", &["a duration needs a unit", "`5s`"]),
-            ("--timeout 5", &["a duration needs a unit", "`5s`"]),
+            ("-d 5", &["it has no unit", "`5s`"]),
+            ("--timeout 5", &["it has no unit", "`5s`"]),
             ("-d 30S", &["units are small letters", "`30s`"]),
             ("-d {\"a\":1}", &["`-d` is the duration", "the body (oha, hey and curl): `-b TEXT`"]),
             ("-t 30s", &["(oha and hey): `--timeout 30s`", "(ab and siege): `-d 10s`"]),

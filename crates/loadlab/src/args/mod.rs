@@ -714,6 +714,13 @@ pub struct BenchArgs {
     pub io: IoArg,
 }
 
+impl BenchArgs {
+    /// Whether a record is asked for, or needed.
+    pub fn keeps_record(&self) -> bool {
+        self.save || self.out.is_some() || self.vs.is_some()
+    }
+}
+
 /// A range of addresses.
 #[derive(Clone, Debug)]
 pub struct Sources(pub Vec<std::net::IpAddr>);

@@ -20,7 +20,6 @@ use loadlab_run::{
 };
 use loadlab_system::{ProcessId, open_files};
 
-use super::saved;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
 use crate::exit::{Ended, note};
@@ -34,9 +33,6 @@ pub const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
 
 /// Runs it.
 pub fn command(args: &BenchArgs) -> Ended {
-    if args.save || args.out.is_some() || args.vs.is_some() {
-        return saved::command(args);
-    }
     let order = match order_of(args) {
         Ok(order) => order,
         Err(ended) => return ended,
