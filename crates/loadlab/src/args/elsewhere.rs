@@ -747,8 +747,12 @@ fn bad_value(error: &clap::Error, stopped: &str, command: &str) -> Option<String
             let lower = value.to_lowercase();
             Some(format!("`{option} {value}`: units are small letters\nhint: write `{lower}`"))
         }
-        "--duration" => Some(message("`-d` is the duration, such as `10s`", NOT_DURATION, command)),
-        "--threads" => Some(message("`-t` is the number of load threads", NOT_THREADS, command)),
+        "--duration" => {
+            Some(message("the value of `-d` is not a duration such as `10s`", NOT_DURATION, command))
+        }
+        "--threads" if !is_number => {
+            Some(message("the value of `-t` is not a number of load threads", NOT_THREADS, command))
+        }
         _ => None,
     }
 }
@@ -819,7 +823,7 @@ mod tests {
             ("-d 5", &["it has no unit", "`5s`"]),
             ("--timeout 5", &["it has no unit", "`5s`"]),
             ("-d 30S", &["units are small letters", "`30s`"]),
-            ("-d {\"a\":1}", &["`-d` is the duration", "the body (oha, hey and curl): `-b TEXT`"]),
+            ("-d {\"a\":1}", &["not a duration", "the body (oha, hey and curl): `-b TEXT`"]),
             ("-t 30s", &["(oha and hey): `--timeout 30s`", "(ab and siege): `-d 10s`"]),
         ] {
             let text = said(&format!("bench {URL} {line}"));
