@@ -66,7 +66,9 @@ fn a_record_is_kept_and_read_by_other_commands() {
         lab.loadlab(args).expect(0, &[]);
     }
     // The text is that of `bench` without a record, and the way to the record.
-    let text = lab.loadlab(&["bench", &url, "-n", "20", "-c", "1", "--save", "-q"]);
+    let text =
+        lab.loadlab(&["bench", &url, "-n", "20", "-c", "1", "--save", "--io", "epoll", "--cpus", "0", "-q"]);
+    assert!(text.out.contains("epoll, 1 thread"), "{}", text.out);
     assert!(
         text.out.contains("20 requests ok in") && text.out.contains("record: loadlab-runs/bench-"),
         "{}",
@@ -110,8 +112,8 @@ fn what_a_plan_cannot_say_is_refused() {
     let lab = Lab::new();
     for (args, why) in [
         (&["--save", "--connections", "100"][..], "--connections cannot be combined with --save"),
-        (&["--vs", "http://127.0.0.1:2/", "--io", "epoll"], "--io cannot be combined with --vs"),
-        (&["--save", "--cpus", "0"], "--cpus cannot be combined with --save"),
+        (&["--vs", "http://127.0.0.1:2/", "--source", "127.0.0.1"], "--source cannot be combined with --vs"),
+        (&["--save", "--cpus", "1023"], "loadlab may not use core 1023"),
         (&["--save", "-X", "PURGE"], "--method PURGE: a plan cannot send it"),
         (&["--save", "-H", "a: 1", "-H", "A: 2"], "`A` is given twice"),
         (&["--save", "--samples", "x"], "`samples.jsonl` of the trial"),

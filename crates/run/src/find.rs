@@ -300,6 +300,7 @@ impl SearchRun<'_> {
             plan_dir: &dir,
             allowed: &self.allowed,
             threads: self.how.threads,
+            generator: &self.how.generator,
             carried: Some(&self.carried),
             watch: &self.how.watch,
         };

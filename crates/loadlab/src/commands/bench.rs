@@ -242,6 +242,7 @@ pub fn check_options(args: &BenchArgs) -> Result<(), String> {
     expressions("--expect", &args.expect)?;
     expressions("--stop-when", &args.stop_when)?;
     check_connections(args)?;
+    check_cpus(args.cpus.as_ref().map(|c| c.0.as_slice()).unwrap_or_default())?;
     check_http2(args)
 }
 
@@ -263,7 +264,8 @@ fn check_connections(args: &BenchArgs) -> Result<(), String> {
     Ok(())
 }
 
-fn io_of(io: IoArg) -> IoChoice {
+/// The backend.
+pub fn io_of(io: IoArg) -> IoChoice {
     match io {
         IoArg::Auto => IoChoice::Auto,
         IoArg::Uring => IoChoice::Uring,

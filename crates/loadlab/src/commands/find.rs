@@ -6,7 +6,9 @@ use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{self as plan, Plan};
 use loadlab_record::store::read_run;
-use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find};
+use loadlab_run::{
+    Generator, RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find,
+};
 use loadlab_system::open_files;
 use serde_json::{Value, json};
 
@@ -235,6 +237,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: args.resolve.clone(),
         threads: default_threads(&[]),
+        generator: Generator::default(),
         watch: watch_at(args)?,
         secrets: mask::secrets(),
     })

@@ -8,7 +8,7 @@ use loadlab_load::resident;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::read_run;
 use loadlab_run::preflight;
-use loadlab_run::{RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
+use loadlab_run::{Generator, RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
 use loadlab_system::open_files;
 
 use super::bench::default_threads;
@@ -106,6 +106,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: args.resolve.clone(),
         threads: default_threads(&[]),
+        generator: Generator::default(),
         watch: Watch::default(),
         secrets: mask::secrets(),
     })

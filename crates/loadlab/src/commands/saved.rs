@@ -12,7 +12,7 @@ use loadlab_load::resident;
 use loadlab_load::target;
 use loadlab_record::store::{RunRecord, read_run};
 use loadlab_record::units::significant;
-use loadlab_run::{RunError, RunOptions, RunResult, conduct, preflight};
+use loadlab_run::{Generator, RunError, RunOptions, RunResult, conduct, preflight};
 use loadlab_system::open_files;
 use serde_json::{Value, json};
 
@@ -32,6 +32,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(prepared) => prepared,
         Err(ended) => return ended,
     };
+    loadlab_system::background::keep_off(&how.generator.cpus);
     resident::leave_start_behind();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
@@ -82,6 +83,10 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
     })?;
     let mut options: Vec<String> = args.allow_host.iter().map(|h| format!("--allow-host {h}")).collect();
     options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
+    if !cpus.is_empty() {
+        options.push(format!("--cpus {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
+    }
     let how = RunOptions {
         plan_text: read.text.clone(),
         options,
@@ -90,7 +95,8 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
         guardian_arg: GUARDIAN.to_owned(),
         allow_hosts: args.allow_host.clone(),
         resolved: args.resolve.clone(),
-        threads: args.threads.map_or_else(|| default_threads(&[]), |t| t as usize),
+        threads: args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize),
+        generator: Generator { cpus, io: Some(bench::io_of(args.io)) },
         watch: watch_of(&args.watch)?,
         secrets: mask::secrets(),
     };
@@ -99,12 +105,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
 
 /// Whether a plan can say all of it.
 fn sayable(args: &BenchArgs) -> Result<(), String> {
-    let unsayable = [
-        (args.connections.is_some(), "--connections"),
-        (args.source.is_some(), "--source"),
-        (args.cpus.is_some(), "--cpus"),
-        (args.io != crate::args::IoArg::Auto, "--io"),
-    ];
+    let unsayable = [(args.connections.is_some(), "--connections"), (args.source.is_some(), "--source")];
     if let Some((_, option)) = unsayable.iter().find(|(given, _)| *given) {
         let kept = if args.vs.is_some() { "--vs" } else { "--save" };
         return Err(format!(
