@@ -66,8 +66,7 @@ fn a_record_is_kept_and_read_by_other_commands() {
         lab.loadlab(args).expect(0, &[]);
     }
     // The text is that of `bench` without a record, and the way to the record.
-    let text =
-        lab.loadlab(&["bench", &url, "-n", "20", "-c", "1", "--save", "--io", "epoll", "--cpus", "0", "-q"]);
+    let text = lab.loadlab(&["bench", &url, "-n", "20", "-c", "1", "--save", "--io", "epoll", "-q"]);
     assert!(text.out.contains("epoll, 1 thread"), "{}", text.out);
     assert!(
         text.out.contains("20 requests ok in") && text.out.contains("record: loadlab-runs/bench-"),
