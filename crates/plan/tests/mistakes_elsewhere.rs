@@ -71,7 +71,7 @@ fn keys_of_other_tools_are_hinted() {
         ("load", "steps", "`journey`"),
         ("load", "scenario", "`journey`"),
         ("load", "url", "`journey: [{ get:"),
-        ("load", "headers", "`journey: [{ get:"),
+        ("load", "headers", "key of a step"),
         ("load", "expect", "top of the plan"),
         ("load", "keepalive", "`keep_alive: true`"),
         ("load", "insecure", "`tls: { insecure: true }`"),

@@ -133,10 +133,7 @@ const WORDS: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["load"],
-        &[
-            "url", "urls", "target", "targets", "get", "post", "base_url", "host", "method", "body",
-            "headers", "check",
-        ],
+        &["url", "urls", "target", "targets", "get", "post", "base_url", "host", "method"],
         "what is sent is a step of `journey`, as in `journey: [{ get: http://127.0.0.1:8080/ }]`",
     ),
     (
