@@ -14,9 +14,10 @@ mod signals;
 mod ui;
 mod view;
 
-use args::{Args, Command, given, renamed};
-use clap::Parser;
-use commands::{about, baseline, bench, check, clean, compare, find, history, report, run};
+use args::{Command, elsewhere, given, renamed};
+use commands::{
+    about, baseline, bench, check, clean, compare, demo, find, history, init, report, run, saved,
+};
 use exit::Ended;
 use loadlab_analysis::Exit;
 
@@ -43,15 +44,21 @@ fn main() -> std::process::ExitCode {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     mask::add(given::of_command_line(&words));
-    let args = match Args::try_parse() {
+    let args = match args::parse_from(std::env::args_os()) {
         Ok(args) => args,
-        Err(error) => match renamed::refusal(&error, words.first().map_or("", String::as_str)) {
-            Some(why) => return Ended::error(Exit::BadPlan, why).into_code(),
-            None => return output::usage(&error, &words),
-        },
+        Err(error) => {
+            let command = words.first().map_or("", String::as_str);
+            let why = renamed::refusal(&error, command);
+            return match why.or_else(|| elsewhere::explanation(&error, command, &words)) {
+                Some(why) => Ended::error(Exit::BadPlan, why).into_code(),
+                None => output::usage(&error, &words),
+            };
+        }
     };
     let exit = match args.command {
+        Command::Init(args) => init::command(&args),
         Command::Run(args) => run::command(&args),
+        Command::Bench(args) if args.keeps_record() => saved::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Find(args) => find::command(&args),
         Command::Report(args) => report::command(&args),
@@ -60,6 +67,7 @@ fn main() -> std::process::ExitCode {
         Command::Show(args) => history::show(&args),
         Command::Baseline(args) => baseline::command(&args),
         Command::Check(args) => check::command(&args),
+        Command::Demo(args) => demo::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Schema => about::schema(),
         Command::Completions { shell } => about::completions(shell),

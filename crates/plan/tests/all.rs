@@ -7,6 +7,7 @@ mod common;
 mod journeys;
 mod mistakes;
 mod mistakes_beyond;
+mod mistakes_elsewhere;
 mod mistakes_models;
 mod mistakes_parts;
 mod outside;

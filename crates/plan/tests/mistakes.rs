@@ -145,7 +145,7 @@ fn loads() {
     ");
     insta::assert_snapshot!(load(&format!("  feed: []\n  duration: 5s\n  keep-alive: no\n{J}")), @r"
     plan.yaml:4:3: unknown key `feed` in a load
-      hint: did you mean `seed`?
+      hint: rows of data are `feeds`, as in `feeds: { people: { file: people.csv } }`
     plan.yaml:6:3: unknown key `keep-alive` in a load
       hint: did you mean `keep_alive`?
     ");
@@ -285,7 +285,7 @@ fn names_and_ports_of_components() {
     ");
     insta::assert_snapshot!(component("      image: redis\n"), @r"
     plan.yaml:7:7: unknown key `image` in a component
-      hint: `image` is a key of `container`
+      hint: a container is `container: { image: … }`
     ");
     insta::assert_snapshot!(component("      run: a\n  probes:\n    a-b: { http: \"http://x/\", json: stored.rows }\n    c: { command: x }\n"), @r"
     plan.yaml:9:5: `a-b` is not a valid name for a probe

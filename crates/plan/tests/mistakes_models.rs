@@ -107,7 +107,7 @@ fn a_stage_is_one_thing() {
     ");
     insta::assert_snapshot!(load("  stages: [{ users: 10, over: 10s }]"), @r"
     plan.yaml:4:14: unknown key `users` in a stage
-      hint: `users` is a key of a load
+      hint: the level at the end of a stage is `to`: users (`100`) or a rate (`100/s`)
     ");
     insta::assert_snapshot!(load("  stages: { to: 10, over: 10s }"), @r"
     plan.yaml:4:11: expected a list of stages such as `[{ to: 100, over: 10s }, { hold: 30s }]`, found a map

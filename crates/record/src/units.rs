@@ -90,6 +90,18 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     Ok(bytes.round() as u64)
 }
 
+/// A count, from `1000`, `1_000`, `10k` or `1M`; `None` where it is not a whole number.
+pub fn parse_count(text: &str) -> Option<u64> {
+    let (value, unit) = split_number(text.trim())?;
+    let count = match unit {
+        "" => value,
+        "k" | "K" => value * 1e3,
+        "M" => value * 1e6,
+        _ => return None,
+    };
+    (count.fract() == 0.0 && count < 9e15).then_some(count as u64)
+}
+
 /// A rate per second, from `1000/s`, `30/m`, `100/h` or a bare number (per second).
 pub fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
     let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, RATE))?;

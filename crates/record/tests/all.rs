@@ -2,6 +2,7 @@
 
 #![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 
+mod conditions;
 mod coverage;
 mod expr;
 mod hlog;

@@ -365,7 +365,7 @@ fn unknown_names_come_with_a_hint() {
         assert!(text[error.at..].starts_with(error.message.split('`').nth(1).unwrap()), "{error:?}");
         assert_eq!(error.to_string(), expect);
     };
-    check("p999 < 1s", "unknown name `p999`\nhint: did you mean `p99`?");
+    check("p999 < 1s", "unknown name `p999`\nhint: write `p99_9`");
     check("p99 < 1s and storde == 5", "unknown name `storde`\nhint: did you mean `stored`?");
     check("edge1.cpus < 50%", "unknown name `edge1.cpus`\nhint: did you mean `edge1.cpu`?");
     check("stored-5 == 1", "unknown name `stored-5`\nhint: a difference needs spaces: `stored - 5`");
@@ -637,7 +637,7 @@ fn numbers_of_a_window() {
 struct Few;
 
 impl Numbers for Few {
-    fn number(&self, name: &str, _: Option<Window>) -> Known {
+    fn number(&self, name: &str, _: Option<Part>) -> Known {
         let between = |value: f64, low: f64, high: Option<f64>, samples: u64| {
             let estimate = Estimate { value: Some(value), low: Some(low), high };
             let few = FewSamples::of(samples, 0.99, 3.0);

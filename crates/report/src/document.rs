@@ -52,6 +52,8 @@ pub struct CaseLink {
     pub verdict: Verdict,
     /// Id of its section.
     pub section: String,
+    /// The figures that matter in a line.
+    pub line: String,
 }
 
 /// A section.

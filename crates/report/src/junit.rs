@@ -62,6 +62,28 @@ pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String 
     document("loadlab bench", &[Suite { name, figures: Vec::new(), trials }])
 }
 
+/// A search as one test, which passes if an answer was found. Levels that missed are no failures: a search looks for them.
+pub fn junit_of_search(run: &RunRecord) -> String {
+    let name = escape(&run.manifest.name);
+    let (answer, came) = match &run.manifest.search {
+        Some(search) if search.level.is_some() => (search.found.clone(), "good"),
+        Some(search) if search.found.is_some() => (search.found.clone(), "failure"),
+        _ => (None, "error"),
+    };
+    let answer = escape(answer.as_deref().unwrap_or("the search found no answer"));
+    let (failures, errors) = (usize::from(came == "failure"), usize::from(came == "error"));
+    let counts = format!("tests=\"1\" failures=\"{failures}\" errors=\"{errors}\"");
+    let inside = match came {
+        "good" => format!("<system-out>{answer}</system-out>"),
+        element => format!("<{element} message=\"{answer}\"/>"),
+    };
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {counts}>\n  \
+         <testsuite name=\"{name}\" {counts}>\n    <testcase classname=\"{name}\" name=\"find\">{inside}</testcase>\n  \
+         </testsuite>\n</testsuites>\n"
+    )
+}
+
 fn document(name: &str, suites: &[Suite<'_>]) -> String {
     let all_tests: Vec<Vec<(String, f64, Came)>> = suites.iter().map(tests).collect();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

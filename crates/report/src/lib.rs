@@ -30,7 +30,7 @@ pub mod trial;
 pub use compose::compared::document as compared;
 pub use compose::{brief, compose};
 pub use export::{comparisons_json, csv, json};
-pub use junit::{junit, junit_of};
+pub use junit::{junit, junit_of, junit_of_search};
 pub use render::html::html;
 pub use render::markdown::markdown;
 pub use render::text::text;

@@ -272,8 +272,20 @@ impl Conductor<'_> {
                 let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
                 let ids = Ids::of(self.plan.cases(), schedule.len());
                 let (carried, watch) = (None, &self.how.watch);
-                let trial =
-                    Trial { index, place, ids, case, conditions, plan_dir, allowed, threads, carried, watch };
+                let generator = &self.how.generator;
+                let trial = Trial {
+                    index,
+                    place,
+                    ids,
+                    case,
+                    conditions,
+                    plan_dir,
+                    allowed,
+                    threads,
+                    generator,
+                    carried,
+                    watch,
+                };
                 trial.run(site, &state, self.emit)
             }
         };

@@ -301,6 +301,7 @@ impl SearchRun<'_> {
             plan_dir: &dir,
             allowed: &self.allowed,
             threads: self.how.threads,
+            generator: &self.how.generator,
             carried: Some(&self.carried),
             watch: &self.how.watch,
         };

@@ -36,7 +36,7 @@ pub use conduct::{RunError, conduct};
 pub use event::RunEvent;
 pub use find::{SearchRequest, SearchResult, Variable, find};
 pub use host::{host, parse_expressions, rfc3339_now};
-pub use options::RunOptions;
+pub use options::{Generator, RunOptions};
 pub use result::{RunResult, TrialEnd};
 pub use translate::hosts::Via;
 pub use translate::journey;

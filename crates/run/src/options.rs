@@ -3,9 +3,29 @@
 use std::path::PathBuf;
 
 use loadlab_load::target::Resolved;
+use loadlab_load::{IoChoice, LoadSpec};
 use loadlab_record::Secrets;
 
 use crate::watch::Watch;
+
+/// Where and how the load's own threads work: no plan says that.
+#[derive(Clone, Debug, Default)]
+pub struct Generator {
+    /// Cores of the load's threads; empty: any.
+    pub cpus: Vec<usize>,
+    /// How they send; `None`: the best the kernel allows.
+    pub io: Option<IoChoice>,
+}
+
+impl Generator {
+    /// Puts it into a load.
+    pub fn apply(&self, spec: &mut LoadSpec) {
+        spec.cpus.clone_from(&self.cpus);
+        if let Some(io) = self.io {
+            spec.io = io;
+        }
+    }
+}
 
 /// How a plan is to be run.
 pub struct RunOptions {
@@ -25,6 +45,8 @@ pub struct RunOptions {
     pub resolved: Vec<Resolved>,
     /// Load threads, where the plan does not say.
     pub threads: usize,
+    /// Where and how these threads work.
+    pub generator: Generator,
     /// Who is watched where the plan names nobody.
     pub watch: Watch,
     /// What neither the record nor an event may show.

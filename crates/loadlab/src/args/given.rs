@@ -76,8 +76,8 @@ pub fn headers(given: &[Header], option: &str, all_secret: bool) -> Result<Vec<(
 /// A proxy as an option gives it.
 #[derive(Clone, Debug)]
 pub enum ProxyGiven {
-    /// Its URL.
-    Url(Box<Proxy>),
+    /// Its URL, and that as typed.
+    Url(Box<Proxy>, String),
     /// `@FILE` that holds it.
     File(PathBuf),
 }
@@ -90,25 +90,38 @@ impl std::str::FromStr for ProxyGiven {
             Some(path) => Ok(ProxyGiven::File(path.into())),
             None => text
                 .parse()
-                .map(|proxy| ProxyGiven::Url(Box::new(proxy)))
+                .map(|proxy| ProxyGiven::Url(Box::new(proxy), text.to_owned()))
                 .map_err(|e: loadlab_load::target::TargetError| e.to_string()),
         }
     }
 }
 
 impl ProxyGiven {
+    /// Its URL as text. What a file holds is secret.
+    ///
+    /// # Errors
+    /// In words: the file cannot be read.
+    pub fn text(&self) -> Result<String, String> {
+        match self {
+            ProxyGiven::Url(_, text) => Ok(text.clone()),
+            ProxyGiven::File(path) => {
+                let text = read(path).map_err(|why| unreadable("--proxy", path, &why))?;
+                let url = text.trim_end_matches(['\n', '\r']);
+                mask::add(credentials::parts(url));
+                Ok(url.to_owned())
+            }
+        }
+    }
+
     /// The proxy.
     ///
     /// # Errors
     /// In words: the file cannot be read, or what it holds is no proxy.
     pub fn read(&self) -> Result<Proxy, String> {
         match self {
-            ProxyGiven::Url(proxy) => Ok((**proxy).clone()),
+            ProxyGiven::Url(proxy, _) => Ok((**proxy).clone()),
             ProxyGiven::File(path) => {
-                let text = read(path).map_err(|why| unreadable("--proxy", path, &why))?;
-                let url = text.trim_end_matches(['\n', '\r']);
-                mask::add(credentials::parts(url));
-                url.parse().map_err(|error| format!("{}: {error}", path.display()))
+                self.text()?.parse().map_err(|error| format!("{}: {error}", path.display()))
             }
         }
     }

@@ -1,22 +1,29 @@
 //! The command line. One table makes help, completions and manual.
 
+pub mod elsewhere;
 pub mod given;
+pub mod help;
 pub mod renamed;
+pub mod request;
 pub mod serving;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
+use clap::{Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use loadlab_record::units;
 
-use given::{Header, ProxyGiven, header};
+use given::{Header, header};
+use request::RequestArgs;
 use serving::{Collector, Endpoint, Wanted};
 
 /// Find out how much load a system takes, what its bottleneck is, and whether a change helped
 #[derive(Debug, Parser)]
 #[command(name = "loadlab", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 ok · 1 an expectation failed or a component died · 2 bad plan or usage · \
+    after_help = "`loadlab COMMAND -h` shows the essentials of a command, `--help` everything.",
+    after_long_help = "`loadlab COMMAND -h` shows the essentials of a command, `--help` everything.\n\n\
+    Exit codes: 0 ok · 1 an expectation failed or a component died · 2 bad plan or usage · \
     3 the system did not come up · 4 INVALID: the measurement cannot be trusted · 5 the load could not run · \
     6 undecided: too few samples · 130 interrupted"
 )]
@@ -25,26 +32,49 @@ pub struct Args {
     pub command: Command,
 }
 
+/// The command line, with its commands in groups.
+pub fn whole() -> clap::Command {
+    help::grouped(Args::command())
+}
+
+/// Reads a command line, the program's name first.
+///
+/// # Errors
+/// What clap has to say: mistakes, and help.
+pub fn parse_from(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Args, clap::Error> {
+    let mut matches = whole().try_get_matches_from(words)?;
+    Args::from_arg_matches_mut(&mut matches)
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a plan: bring its system up, load it, watch it, take it down, for every case; leave a record and a report
-    Run(Box<RunArgs>),
-    /// Load one URL (or a list of them), no plan
-    Bench(Box<BenchArgs>),
-    /// Find the largest number of users, or the highest rate, that still meets the expectations
-    Find(Box<FindArgs>),
-    /// Make a report from a run's record, at any later time
-    Report(ReportArgs),
-    /// Compare cases of a run, or several runs: better, worse, the same, or cannot tell
-    Compare(CompareArgs),
-    /// List the runs under a folder, newest first
-    List(ListArgs),
-    /// Show a run's report on the terminal
-    Show(ShowArgs),
-    /// Make a run the baseline of its plan, which `compare --baseline` and trends use; without a run, list the baselines
-    Baseline(BaselineArgs),
-    /// Check a plan without running it, and with `--preflight` the machine
+    /// Write a first plan: from a URL, a Compose file or an example
+    Init(InitArgs),
+    /// Check a plan without running it, and the machine
     Check(CheckArgs),
+    /// Load a URL, no plan
+    Bench(Box<BenchArgs>),
+    /// Run a plan: its system, its loads, every case; leave a record
+    ///
+    /// Brings the plan's system up, loads it, watches it and takes it down, for every case, and leaves a record and a
+    /// report.
+    Run(Box<RunArgs>),
+    /// Find the most users, or the highest rate, that meets expectations
+    Find(Box<FindArgs>),
+    /// Show a run on the terminal, or one of its cases
+    Show(ShowArgs),
+    /// Make a report from a run's record: text, HTML, CSV …
+    Report(ReportArgs),
+    /// Compare cases or runs: better, worse, the same, cannot tell
+    Compare(CompareArgs),
+    /// List runs and their key figures, newest first
+    List(ListArgs),
+    /// Make a run the baseline of its plan, or list baselines
+    ///
+    /// `compare --baseline` and trends use it.
+    Baseline(BaselineArgs),
+    /// Serve a small web service to try loadlab on
+    Demo(DemoArgs),
     /// Remove what killed runs left behind; live runs are not touched
     Clean(CleanArgs),
     /// Print the JSON Schema of plans, for editors
@@ -59,12 +89,13 @@ pub enum Command {
 
 /// Who is watched beside loadlab, where no plan names components.
 #[derive(Debug, Default, Arguments)]
+#[command(next_help_heading = "System")]
 pub struct WatchArgs {
     /// Watch this process as a component, beside those that answer; may be repeated
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub watch_pid: Vec<u32>,
     /// Do not watch the processes of this machine that answer, nor those that they ask
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_watch: bool,
 }
 
@@ -77,15 +108,18 @@ pub struct PlanArgs {
 }
 
 /// What is changed in a plan, and which part of it is meant.
-#[derive(Debug, Arguments)]
+#[derive(Debug, Default, Arguments)]
+#[command(next_help_heading = "Plan")]
 pub struct PlanChoice {
     /// Apply one of the plan's profiles
     #[arg(long, requires = "plan", value_name = "NAME")]
     pub profile: Option<String>,
-    /// Override a value of the plan, such as `load.duration=5s` or `load.journey.0.auth.bearer=${env.TOKEN}`; may be repeated
+    /// Override a value, such as `load.duration=5s`; may be repeated
+    ///
+    /// A value may be given from outside: `load.journey.0.auth.bearer=${env.TOKEN}`.
     #[arg(long, requires = "plan", value_name = "PATH=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// Only cases whose name matches, `*` and `?` as in a shell
+    /// Only cases whose name matches (`*`, `?`)
     #[arg(long, requires = "plan", value_name = "GLOB")]
     pub case: Option<String>,
     /// Only steps with one of these tags
@@ -99,13 +133,15 @@ pub struct PlanChoice {
 /// The live page.
 #[derive(Debug, Arguments)]
 pub struct UiArgs {
-    /// Show progress live in the browser, on loopback: on a free port, or on PORT or ADDR:PORT
+    /// Show progress live in the browser
+    ///
+    /// On loopback: on a free port, or on PORT or ADDR:PORT.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          help_heading = "Result")]
+          help_heading = "Result", hide_short_help = true)]
     pub ui: Option<serving::Address>,
     /// How long to serve the page after the end [default: on a terminal until Ctrl-C, else until open pages have the
     /// report]
-    #[arg(long, value_name = "T", value_parser = duration, requires = "ui", help_heading = "Result")]
+    #[arg(long, value_name = "T", value_parser = duration, requires = "ui", help_heading = "Result", hide_short_help = true)]
     pub ui_wait: Option<u64>,
 }
 
@@ -117,56 +153,71 @@ impl UiArgs {
 }
 
 #[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab run plan.yaml\n  \
+    loadlab run plan.yaml --profile quick --set load.users=20\n  \
+    loadlab run plan.yaml --junit results.xml --json > results.json\n\n\
+    `--help` lists all options. Exit codes: `loadlab --help`.")]
 pub struct RunArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
-    /// Folder for the record [default: ./loadlab-runs/NAME-TIME]
-    #[arg(short, long, value_name = "DIR", value_parser = text_path)]
-    pub out: Option<PathBuf>,
     /// Print the cases that would run, and run nothing
-    #[arg(long)]
+    #[arg(long, help_heading = "Plan")]
     pub dry_run: bool,
-    /// Print the results as one JSON document on standard output
-    #[arg(long)]
-    pub json: bool,
-    /// Suppress progress output
-    #[arg(short, long)]
-    pub quiet: bool,
+    /// Host other than loopback that may be loaded
+    ///
+    /// May be repeated.
+    #[arg(long, value_name = "HOST", help_heading = "Request")]
+    pub allow_host: Vec<String>,
     /// Address to use for a host, bypassing DNS; may be repeated
-    #[arg(long, value_name = "HOST:PORT:ADDR")]
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
     pub resolve: Vec<loadlab_load::target::Resolved>,
-    /// Print progress line by line, also on a terminal
-    #[arg(long, conflicts_with = "quiet")]
-    pub plain: bool,
+    /// Folder for the record [default: ./loadlab-runs/NAME-TIME]
+    #[arg(short, long, value_name = "DIR", value_parser = text_path, help_heading = "Result")]
+    pub out: Option<PathBuf>,
+    /// Print the results as one JSON document
+    #[arg(long, help_heading = "Result")]
+    pub json: bool,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
     /// Write expectations as JUnit XML to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub junit: Option<PathBuf>,
     #[command(flatten)]
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// Host other than loopback that may be loaded; may be repeated
-    #[arg(long, value_name = "HOST")]
-    pub allow_host: Vec<String>,
+}
+
+/// How progress is shown.
+#[derive(Debug, Arguments)]
+#[command(next_help_heading = "Result")]
+pub struct ProgressArgs {
+    /// Suppress progress output
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print progress line by line, also on a terminal
+    #[arg(long, conflicts_with = "quiet", hide_short_help = true)]
+    pub plain: bool,
 }
 
 /// Metrics for other programs.
 #[derive(Debug, Arguments)]
+#[command(next_help_heading = "Metrics")]
 pub struct MetricArgs {
     /// Serve metrics as Prometheus text on this address while it runs, such as 127.0.0.1:9464
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", hide_short_help = true)]
     pub prometheus: Option<std::net::SocketAddr>,
     /// Push metrics to an OpenTelemetry collector while it runs (OTLP over HTTP or HTTPS), such as http://127.0.0.1:4318
-    #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
+    #[arg(long, value_name = "URL", value_parser = Endpoint::parse, hide_short_help = true)]
     pub otlp: Option<Endpoint>,
     /// Interval between pushes
-    #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "5s", requires = "otlp")]
+    #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "5s", requires = "otlp", hide_short_help = true)]
     pub otlp_interval: u64,
     /// Certificates to trust with the collector instead of the system's, PEM
-    #[arg(long, value_name = "FILE", requires = "otlp")]
+    #[arg(long, value_name = "FILE", requires = "otlp", hide_short_help = true)]
     pub otlp_ca: Option<PathBuf>,
     /// Header of each push, such as credentials, or @FILE with one on each line; never shown; may be repeated
-    #[arg(long = "otlp-header", value_name = "HEADER|@FILE", value_parser = header, requires = "otlp")]
+    #[arg(long = "otlp-header", value_name = "HEADER|@FILE", value_parser = header, requires = "otlp", hide_short_help = true)]
     pub otlp_headers: Vec<Header>,
 }
 
@@ -225,8 +276,12 @@ pub enum Format {
 
 #[derive(Debug, Arguments)]
 pub struct ReportArgs {
-    /// The run's folder
-    pub run_dir: PathBuf,
+    /// A run's folder, its name in the list, or `last` for the newest
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The folder that contains the runs
+    #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
+    pub dir: PathBuf,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
@@ -289,9 +344,18 @@ pub struct BaselineArgs {
 }
 
 #[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab show last\n  loadlab show last --brief\n  \
+    loadlab show last '1% CPU'\n  loadlab show edges-20261125-101500 'cpu=*'")]
 pub struct ShowArgs {
-    /// A run's folder, its name in the list, or `last` for the newest
+    /// A run's folder, its name in the list, or `last` for the newest; or a case of the newest run
+    #[arg(value_name = "RUN|CASE", default_value = "last")]
     pub run: PathBuf,
+    /// Only the case with this name (`*` and `?` as in a shell)
+    #[arg(value_name = "CASE")]
+    pub case: Option<String>,
+    /// Print one line a case
+    #[arg(long)]
+    pub brief: bool,
     /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
@@ -340,6 +404,9 @@ pub struct CompareArgs {
 #[derive(Debug, Arguments)]
 #[command(
     after_help = "Examples:\n  loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --users 1..500\n  \
+    loadlab find plan.yaml --expect 'errors < 0.1%' --rate 100/s..5000/s\n\n\
+    `--help` lists all options. Exit codes: `loadlab find --help`.",
+    after_long_help = "Examples:\n  loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --users 1..500\n  \
     loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --rate 100/s..5000/s\n  \
     loadlab find plan.yaml --expect 'p99 < 200ms and errors < 0.1%' --users 10..1000 --level-duration 20s\n\n\
     The range is halved on a logarithmic scale; a level that does not meet the expectation, or falls behind, counts as \
@@ -350,56 +417,119 @@ pub struct FindArgs {
     /// A plan, or a URL
     #[arg(value_name = "PLAN|URL")]
     pub target: String,
-    /// Condition that a level must meet, such as `p99 < 50ms`; may be repeated
-    #[arg(long, required = true, value_name = "EXPR")]
+    /// Condition that a level must meet
+    ///
+    /// Such as `p99 < 50ms`; may be repeated.
+    #[arg(long, required = true, value_name = "EXPR", help_heading = "Search")]
     pub expect: Vec<String>,
     /// Range of users to search
-    #[arg(long, value_name = "LO..HI", value_parser = users_range, conflicts_with = "rate")]
+    #[arg(long, value_name = "LO..HI", value_parser = users_range, conflicts_with = "rate", help_heading = "Search")]
     pub users: Option<(u64, u64)>,
     /// Range of requests per second to search
-    #[arg(long, value_name = "LO..HI", value_parser = rate_range)]
+    #[arg(long, value_name = "LO..HI", value_parser = rate_range, help_heading = "Search")]
     pub rate: Option<(u64, u64)>,
-    /// How long each level is measured [default: 10s, or the plan's own duration]
-    #[arg(long, value_name = "T", value_parser = positive_duration)]
+    /// How long each level is measured
+    ///
+    /// Default: 10s, or the plan's own duration.
+    #[arg(long, value_name = "T", value_parser = positive_duration, help_heading = "Search")]
     pub level_duration: Option<u64>,
     /// How long each level settles before it is measured [default: a fifth of the duration, at most 5s]
-    #[arg(long, value_name = "T", value_parser = duration)]
+    #[arg(long, value_name = "T", value_parser = duration, help_heading = "Search", hide_short_help = true)]
     pub settle: Option<u64>,
     /// Maximum number of levels to measure, repeats included
-    #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MAX_LEVELS,
-          value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MAX_LEVELS, hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Search")]
     pub max_levels: u32,
     #[command(flatten)]
     pub watch: WatchArgs,
     /// Load of the plan to vary, where it has several
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Plan", hide_short_help = true)]
     pub load: Option<String>,
     /// Apply one of the plan's profiles
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Plan", hide_short_help = true)]
     pub profile: Option<String>,
-    /// Override a value of the plan, such as `load.timeout=5s`; may be repeated
-    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
+    /// Override a value of the plan
+    ///
+    /// Such as `load.timeout=5s`; may be repeated.
+    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment, help_heading = "Plan")]
     pub set: Vec<(String, String)>,
     /// The case of the plan, where it has several
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", help_heading = "Plan", hide_short_help = true)]
     pub case: Option<String>,
-    /// Folder for the record [default: ./loadlab-runs/find-NAME-TIME]
-    #[arg(short, long, value_name = "DIR", value_parser = text_path)]
+    /// Only steps with one of these tags
+    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "Plan", hide_short_help = true)]
+    pub tags: Vec<String>,
+    #[command(flatten)]
+    pub request: RequestArgs,
+    /// Host other than loopback that may be loaded
+    ///
+    /// May be repeated.
+    #[arg(long, value_name = "HOST", help_heading = "Request")]
+    pub allow_host: Vec<String>,
+    /// Address to use for a host, bypassing DNS; may be repeated
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
+    pub resolve: Vec<loadlab_load::target::Resolved>,
+    /// Folder for the record
+    ///
+    /// Default: ./loadlab-runs/find-NAME-TIME.
+    #[arg(short, long, value_name = "DIR", value_parser = text_path, help_heading = "Result")]
     pub out: Option<PathBuf>,
-    /// Print the answer as one JSON document on standard output
-    #[arg(long)]
+    /// Print the answer as one JSON document
+    #[arg(long, help_heading = "Result")]
     pub json: bool,
-    /// Suppress progress output
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Print progress line by line, also on a terminal
-    #[arg(long, conflicts_with = "quiet")]
-    pub plain: bool,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Write the answer as JUnit XML to this file
+    #[arg(long, value_name = "FILE", help_heading = "Result", hide_short_help = true)]
+    pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// Host other than loopback that may be loaded; may be repeated
-    #[arg(long, value_name = "HOST")]
-    pub allow_host: Vec<String>,
+}
+
+#[derive(Debug, Arguments)]
+#[command(
+    after_help = "Examples:\n  loadlab demo --work 1ms --workers 2 &\n  loadlab bench http://127.0.0.1:8080/\n\n\
+    Pages: / · /items/N · /health · POST /login · POST /cart · POST /messages · /messages · /stats. All but /health, \
+    /messages and /stats take a worker."
+)]
+pub struct DemoArgs {
+    /// Port on 127.0.0.1; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub port: u16,
+    /// Requests that are worked on at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub workers: u32,
+    /// How long a request keeps a core busy
+    #[arg(long, value_name = "T", default_value = "0s", value_parser = duration)]
+    pub work: u64,
+    /// How long a request waits, as for a database
+    #[arg(long, value_name = "T", default_value = "0s", value_parser = duration)]
+    pub wait: u64,
+}
+
+#[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab init http://127.0.0.1:8080/\n  \
+    loadlab init compose.yaml -o load.yaml\n  loadlab init --example hello\n  loadlab init --list\n\n\
+    The plan passes `loadlab check`; change it and `loadlab run` it. The schema beside it lets editors complete keys.")]
+pub struct InitArgs {
+    /// A URL to load, or a Compose file whose services are the system
+    #[arg(value_name = "URL|COMPOSE_FILE", required_unless_present_any = ["example", "list"],
+          conflicts_with_all = ["example", "list"])]
+    pub from: Option<String>,
+    /// Write one of the examples, which run without anything else
+    #[arg(long, value_name = "NAME", conflicts_with = "list")]
+    pub example: Option<String>,
+    /// List the examples
+    #[arg(long)]
+    pub list: bool,
+    /// The plan file to write
+    #[arg(short, long, value_name = "FILE", default_value = "plan.yaml")]
+    pub out: PathBuf,
+    /// Overwrite files that exist
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -430,147 +560,165 @@ pub enum IoArg {
 
 /// Load a URL.
 #[derive(Debug, Arguments)]
-#[command(after_help = "Examples:\n  loadlab bench http://127.0.0.1:8080/\n  \
+#[command(
+    after_help = "Examples:\n  loadlab bench http://127.0.0.1:8080/ -r 1000/s -d 1m --expect 'p99 < 50ms'\n  \
+    loadlab bench http://127.0.0.1:8080/ --vs http://127.0.0.1:8081/ -d 5s\n\n\
+    `--help` lists all options: TLS, HTTP/2, connections, threads, output, metrics.",
+    after_long_help = "Examples:\n  loadlab bench http://127.0.0.1:8080/\n  \
     loadlab bench http://127.0.0.1:8080/ -c 100 -d 30s --expect 'p99 < 50ms' --expect 'errors < 0.1%'\n  \
-    loadlab bench http://127.0.0.1:8080/ -r 1000/s -d 1m --arrivals poisson\n\n\
+    loadlab bench http://127.0.0.1:8080/ -r 1000/s -d 1m --arrivals poisson --save\n  \
+    loadlab bench http://127.0.0.1:8080/ --vs http://127.0.0.1:8081/ -d 5s --fail-on-worse\n\n\
     In the closed model (-c) each user sends its next request when its last one has ended; in the open model (-r) \
-    requests fall due on a schedule, whatever the system does, and response times run from when they were due.")]
+    requests fall due on a schedule, whatever the system does, and response times run from when they were due."
+)]
 pub struct BenchArgs {
-    /// URL to load: `http://HOST[:PORT]/PATH`, https, or `unix:/PATH/TO.sock:/URL/PATH`
+    /// URL to load, such as http://127.0.0.1:8080/
+    ///
+    /// `http://HOST[:PORT]/PATH`, https, or `unix:/PATH/TO.sock:/URL/PATH`.
     #[arg(required_unless_present = "urls", conflicts_with = "urls")]
     pub url: Option<String>,
 
-    /// Users, each on its own connection (closed model) [default: 50]
+    /// Users, each on its own connection [default: 50]
+    ///
+    /// The closed model: each sends its next request when its last one has ended.
     #[arg(short = 'c', long, value_name = "N", conflicts_with = "rate", help_heading = "Load",
-          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+          value_parser = counts(1, 10_000_000))]
     pub users: Option<u64>,
-    /// Requests per second, such as 1000/s (open model)
+    /// Requests per second, such as 1000/s
+    ///
+    /// The open model: requests fall due on a schedule, whatever the system does.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = rate, help_heading = "Load")]
     pub rate: Option<f64>,
     /// Duration, such as 30s or 1m30s [default: 10s]
     #[arg(short = 'd', long, value_name = "T", value_parser = positive_duration, conflicts_with = "requests", help_heading = "Load")]
     pub duration: Option<u64>,
-    /// Number of requests in all, instead of a duration
-    #[arg(short = 'n', long, value_name = "N", help_heading = "Load", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Number of requests, instead of a duration
+    #[arg(short = 'n', long, value_name = "N", help_heading = "Load", value_parser = counts(1, u64::MAX))]
     pub requests: Option<u64>,
     /// Let users or rate grow evenly over this time, which is part of the duration
-    #[arg(long, value_name = "T", value_parser = duration, default_value = "0s", help_heading = "Load")]
+    #[arg(long, value_name = "T", value_parser = duration, default_value = "0s", help_heading = "Load", hide_short_help = true)]
     pub ramp: u64,
     /// How requests of a rate are spaced
-    #[arg(long, value_enum, default_value = "constant", requires = "rate", help_heading = "Load")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "constant",
+        requires = "rate",
+        help_heading = "Load",
+        hide_short_help = true
+    )]
     pub arrivals: ArrivalsArg,
-    /// What happens to a request that falls due while no slot is free
-    #[arg(long, value_enum, default_value = "queue", requires = "rate", help_heading = "Load")]
+    /// What happens to requests that fall due while all slots are taken
+    #[arg(
+        long,
+        value_enum,
+        default_value = "queue",
+        requires = "rate",
+        help_heading = "Load",
+        hide_short_help = true
+    )]
     pub when_behind: WhenBehindArg,
     /// Cap on requests in flight in the open model; reaching it raises a doubt
-    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "rate", help_heading = "Load",
-          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", value_parser = counts(1, 10_000_000), default_value = "10000", requires = "rate", help_heading = "Load", hide_short_help = true)]
     pub max_in_flight: u64,
     /// Open this many connections before the load and send on them in turn
-    #[arg(long, value_name = "N", help_heading = "Load", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", help_heading = "Load", value_parser = counts(1, 10_000_000), hide_short_help = true)]
     pub connections: Option<u64>,
     /// Rate at which these connections are opened
-    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "20000/s", requires = "connections", help_heading = "Load")]
+    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "20000/s", requires = "connections", help_heading = "Load", hide_short_help = true)]
     pub connect_rate: f64,
     /// How long requests in flight at the end may still take
-    #[arg(long, value_name = "T", value_parser = duration, default_value = "5s", help_heading = "Load")]
+    #[arg(long, value_name = "T", value_parser = duration, default_value = "5s", help_heading = "Load", hide_short_help = true)]
     pub grace: u64,
     /// End the load when this holds, such as `failed > 1024`; may be repeated
-    #[arg(long, value_name = "EXPR", help_heading = "Load")]
+    #[arg(long, value_name = "EXPR", help_heading = "Load", hide_short_help = true)]
     pub stop_when: Vec<String>,
     /// Seed of all random choices
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load", hide_short_help = true)]
     pub seed: u64,
 
-    /// Method [default: GET, or POST with a body]
-    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
-    pub method: Option<String>,
-    /// Header `Name: value`, or @FILE with one on each line, which keeps credentials out of the process list; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "HEADER|@FILE", value_parser = header, help_heading = "Request")]
-    pub headers: Vec<Header>,
-    /// Body, or @FILE to read it from
-    #[arg(short = 'b', long, value_name = "BODY|@FILE", help_heading = "Request")]
-    pub body: Option<String>,
+    #[command(flatten)]
+    pub request: RequestArgs,
     /// File with a URL on each line, taken in turn
-    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    #[arg(long, value_name = "FILE", help_heading = "Request", hide_short_help = true)]
     pub urls: Option<PathBuf>,
-    /// Connect from these addresses in turn; on loopback, several are used automatically where one has too few ports
-    #[arg(long, value_name = "ADDR[-ADDR]", value_parser = sources, help_heading = "Request")]
-    pub source: Option<Sources>,
-    /// A new connection for every request
-    #[arg(long, help_heading = "Request")]
-    pub no_keep_alive: bool,
-    /// https: accept any certificate
-    #[arg(long, help_heading = "TLS")]
-    pub insecure: bool,
-    /// https: trust the certificates in this PEM file instead of the system's
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "TLS")]
-    pub cacert: Option<PathBuf>,
-    /// https: client certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "key", help_heading = "TLS")]
-    pub cert: Option<PathBuf>,
-    /// https: key of the client certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
-    pub key: Option<PathBuf>,
-    /// https: offer only this version
-    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
-    pub tls_version: Option<String>,
-    /// https: full handshake on every connection, no session resumption
-    #[arg(long, help_heading = "TLS")]
-    pub no_resumption: bool,
-    /// Use HTTP/2: negotiated by ALPN over https, by prior knowledge otherwise
-    #[arg(long, help_heading = "Request")]
-    pub http2: bool,
-    /// HTTP/2: concurrent requests on each connection; 200 users with 10 streams use 20 connections
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "http2", default_value_t = 1, help_heading = "Request")]
-    pub streams: u32,
-    /// Send through this proxy: a tunnel (CONNECT) for https and HTTP/2, absolute URLs for all else; @FILE contains its URL
-    #[arg(long, value_name = "URL|@FILE", help_heading = "Request")]
-    pub proxy: Option<ProxyGiven>,
-    /// Address to use for a host, bypassing DNS; may be repeated
-    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request")]
-    pub resolve: Vec<loadlab_load::target::Resolved>,
-    /// Fail a request after this time
-    #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "30s", help_heading = "Request")]
-    pub timeout: u64,
-    /// Host other than loopback that may be loaded; may be repeated
+    /// Host other than loopback that may be loaded
+    ///
+    /// May be repeated.
     #[arg(long, value_name = "HOST", help_heading = "Request")]
     pub allow_host: Vec<String>,
+    /// Connect from these addresses in turn; on loopback, several are used automatically where one has too few ports
+    #[arg(long, value_name = "ADDR[-ADDR]", value_parser = sources, help_heading = "Request", hide_short_help = true)]
+    pub source: Option<Sources>,
+    /// Address to use for a host, bypassing DNS; may be repeated
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
+    pub resolve: Vec<loadlab_load::target::Resolved>,
 
-    /// Condition that must hold, such as `p99 < 50ms` or `errors < 0.1%`; may be repeated
+    /// Condition that must hold; may be repeated
+    ///
+    /// Such as `p99 < 50ms` or `errors < 0.1%`; docs/conditions.md lists all names.
     #[arg(long, value_name = "EXPR", help_heading = "Result")]
     pub expect: Vec<String>,
-    /// Print the result as one JSON document on standard output
+    /// Compare with this URL, loading the two in turn
+    ///
+    /// Blocks of A B B A: each URL is loaded `--trials` times, for the duration each time. The verdict is that of
+    /// `loadlab compare`. Keeps a record.
+    #[arg(long, value_name = "URL", conflicts_with = "urls", help_heading = "Result")]
+    pub vs: Option<String>,
+    /// Trials of each URL with `--vs`
+    #[arg(long, value_name = "N", requires = "vs", value_parser = clap::value_parser!(u32).range(5..=1000),
+          default_value_t = 5, help_heading = "Result", hide_short_help = true)]
+    pub trials: u32,
+    /// With `--vs`: ratios that differ from 1 by at most this count as the same
+    #[arg(long, value_name = "SHARE", requires = "vs", value_parser = share, default_value = "2%", help_heading = "Result", hide_short_help = true)]
+    pub equivalence_margin: f64,
+    /// With `--vs`: exit with 1 if anything is worse
+    #[arg(long, requires = "vs", help_heading = "Result", hide_short_help = true)]
+    pub fail_on_worse: bool,
+    /// Keep a record, as `run` does
+    ///
+    /// `report`, `show`, `compare` and `list` work on it.
+    #[arg(long, help_heading = "Result")]
+    pub save: bool,
+    /// Folder for the record; implies --save
+    ///
+    /// Default: ./loadlab-runs/bench-TIME.
+    #[arg(short, long, value_name = "DIR", value_parser = text_path, help_heading = "Result")]
+    pub out: Option<PathBuf>,
+    /// Print the result as one JSON document
     #[arg(long, help_heading = "Result")]
     pub json: bool,
-    /// Suppress progress output
-    #[arg(short, long, help_heading = "Result")]
-    pub quiet: bool,
-    /// Print progress line by line, also on a terminal
-    #[arg(long, conflicts_with = "quiet", help_heading = "Result")]
-    pub plain: bool,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
     /// Write expectations as JUnit XML to this file
-    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    #[arg(long, value_name = "FILE", help_heading = "Result", hide_short_help = true)]
     pub junit: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Result")]
+    #[command(flatten)]
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
-    #[command(flatten, next_help_heading = "System")]
+    #[command(flatten)]
     pub watch: WatchArgs,
     /// Write resource samples of loadlab, the host and what is watched to this file, as JSON Lines
-    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    #[arg(long, value_name = "FILE", help_heading = "Result", hide_short_help = true)]
     pub samples: Option<PathBuf>,
 
     /// Load threads [default: half of the cores, at least one]
-    #[arg(short = 't', long, value_name = "N", help_heading = "Generator", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(short = 't', long, value_name = "N", help_heading = "Generator", value_parser = clap::value_parser!(u64).range(1..=1024), hide_short_help = true)]
     pub threads: Option<u64>,
     /// Cores for the load threads, such as 1,3 or 4-7
-    #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "Generator")]
+    #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "Generator", hide_short_help = true)]
     pub cpus: Option<Cpus>,
     /// I/O backend
-    #[arg(long, value_enum, default_value = "auto", help_heading = "Generator")]
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Generator", hide_short_help = true)]
     pub io: IoArg,
+}
+
+impl BenchArgs {
+    /// Whether a record is asked for, or needed.
+    pub fn keeps_record(&self) -> bool {
+        self.save || self.out.is_some() || self.vs.is_some()
+    }
 }
 
 /// A range of addresses.
@@ -590,6 +738,25 @@ fn text_path(text: &str) -> Result<PathBuf, std::convert::Infallible> {
     Ok(PathBuf::from(text))
 }
 
+/// A count in these bounds; `10k` and `1M` are understood.
+fn counts(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let count =
+            units::parse_count(text).ok_or("expected a whole number such as `50` or `10k`".to_owned())?;
+        match count {
+            n if (least..=most).contains(&n) => Ok(n),
+            _ if most == u64::MAX => Err(format!("must be at least {least}")),
+            _ => Err(format!("must be from {least} to {most}")),
+        }
+    }
+}
+
+/// Requests at a time on a connection.
+fn streams() -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    let count = counts(1, 10_000);
+    move |text| count(text).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+}
+
 fn duration(text: &str) -> Result<u64, String> {
     units::parse_duration_ns(text).map_err(|e| e.to_string())
 }
@@ -602,7 +769,10 @@ fn positive_duration(text: &str) -> Result<u64, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    units::parse_rate_per_s(text).map_err(|e| e.to_string())
+    // `5k` and `5k/s`: thousands.
+    let (number, unit) = text.split_once('/').map_or((text, "s"), |(n, u)| (n, u));
+    let written_out = units::parse_count(number).map(|count| format!("{count}/{unit}"));
+    units::parse_rate_per_s(written_out.as_deref().unwrap_or(text)).map_err(|e| e.to_string())
 }
 
 /// A share such as `2%` or `0.02`, below 1.
@@ -629,7 +799,7 @@ fn levels((low, high): (u64, u64)) -> Result<(u64, u64), String> {
 }
 
 fn users_range(text: &str) -> Result<(u64, u64), String> {
-    levels(range(text, |n| n.parse().map_err(|_| format!("`{n}` is not a number of users")))?)
+    levels(range(text, |n| units::parse_count(n).ok_or_else(|| format!("`{n}` is not a number of users")))?)
 }
 
 /// Rates in whole requests per second: what a search tells apart.

@@ -27,20 +27,19 @@ pub fn refusal(error: &clap::Error, command: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Args;
-    use clap::{CommandFactory, Parser};
+    use crate::args::{parse_from, whole};
 
     #[test]
     fn old_flags_are_refused_with_their_new_names() {
         for (commands, from, to) in FLAGS {
             for command in *commands {
-                let all = Args::command();
+                let all = whole();
                 let known =
                     all.find_subcommand(command).unwrap().get_arguments().filter_map(|a| a.get_long());
                 let known: Vec<&str> = known.collect();
                 assert!(known.contains(&&to[2..]) && !known.contains(&&from[2..]), "{command}: {known:?}");
                 for flag in [(*from).to_owned(), format!("{from}=1")] {
-                    let error = Args::try_parse_from(["loadlab", command, &flag]).unwrap_err();
+                    let error = parse_from(["loadlab", command, &flag]).unwrap_err();
                     let said = refusal(&error, command).unwrap_or_default();
                     assert!(said.contains(&format!("renamed to `{to}`")), "{command} {flag}: {said}");
                 }
@@ -53,7 +52,7 @@ mod tests {
         for words in
             [&["loadlab", "bench", "--probe"][..], &["loadlab", "find"], &["loadlab", "find", "--what"]]
         {
-            let error = Args::try_parse_from(words).unwrap_err();
+            let error = parse_from(words).unwrap_err();
             assert_eq!(refusal(&error, words[1]), None, "{words:?}");
         }
     }

@@ -1,9 +1,8 @@
 //! What loadlab says about itself: schema, completions, manual, licences.
 
-use clap::CommandFactory;
 use loadlab_analysis::Exit;
 
-use crate::args::Args;
+use crate::args;
 use crate::exit::Ended;
 use crate::output::{Form, print_as};
 
@@ -16,7 +15,7 @@ pub fn schema() -> Ended {
 /// `loadlab completions SHELL`.
 pub fn completions(shell: clap_complete::Shell) -> Ended {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "loadlab", &mut script);
+    clap_complete::generate(shell, &mut args::whole(), "loadlab", &mut script);
     print_as(Form::Data, &String::from_utf8_lossy(&script));
     Ended::with(Exit::Ok)
 }
@@ -29,7 +28,7 @@ pub fn licenses() -> Ended {
 
 /// `loadlab man`.
 pub fn man() -> Ended {
-    let command = Args::command();
+    let command = args::whole();
     let mut page = Vec::new();
     let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
     let mut rendered = render(command.clone());

@@ -22,12 +22,14 @@ use loadlab_system::{ProcessId, open_files};
 
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
-use crate::exit::Ended;
+use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals, ui};
 
-const DEFAULT_USERS: u64 = 50;
-const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
+/// Users where nobody says.
+pub const DEFAULT_USERS: u64 = 50;
+/// A load's length where nobody says.
+pub const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
 
 /// Runs it.
 pub fn command(args: &BenchArgs) -> Ended {
@@ -49,11 +51,16 @@ pub fn command(args: &BenchArgs) -> Ended {
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
     let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(OutputMode::of(args.quiet, args.plain), &title, serving) {
+    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
     view.title(&title);
+    if args.connections.is_some() && args.users.is_none() && args.rate.is_none() && !args.progress.quiet {
+        note(
+            "--connections holds connections open; concurrent users, as --connections of wrk and autocannon, are `-c N`",
+        );
+    }
     view.remarks(preflight::notes(&preflight::Planned::of(&order.spec), &preflight::read(Duration::ZERO)));
     let result = bench(&order, &cancel, &|event| view.event(&event));
     view.done();
@@ -131,29 +138,29 @@ pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
 fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let usage = |message: String| Ended::error(Exit::BadPlan, message);
     let urls = urls_of(args).map_err(usage)?;
-    let body = body_of(args.body.as_deref()).map_err(usage)?;
-    let method =
-        args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let body = body_of(args.request.body.as_deref()).map_err(usage)?;
+    let method = args.request.method();
     let expect = expressions("--expect", &args.expect).map_err(usage)?;
     let stop_when = expressions("--stop-when", &args.stop_when).map_err(usage)?;
     check_connections(args).map_err(usage)?;
     check_http2(args).map_err(usage)?;
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
     check_cpus(&cpus).map_err(usage)?;
-    let headers = given::headers(&args.headers, "-H", false).map_err(usage)?;
-    let proxy = args.proxy.as_ref().map(ProxyGiven::read).transpose().map_err(usage)?;
+    let headers = given::headers(&args.request.headers, "-H", false).map_err(usage)?;
+    let proxy = args.request.proxy.as_ref().map(ProxyGiven::read).transpose().map_err(usage)?;
     // What was typed has been looked at; from here on it is the world that may not agree.
-    let keep_alive = !args.no_keep_alive;
+    let keep_alive = !args.request.no_keep_alive;
     let parts = RequestParts { method, headers, body, keep_alive, ..RequestParts::default() };
     let allowed = allowed_of(args);
-    let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all: args.http2 });
+    let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all: args.request.http2 });
     let targets = requests_for_urls(&urls, &parts, &allowed, via).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)
     })?;
     let Targets { requests, hosts, sites, proxy } = targets;
     let http2 = http2_of(args, &urls, &parts).map_err(usage)?;
-    let tls = tls_spec(&tls_words(args), &sites, args.http2).map_err(|error| usage(error.to_string()))?;
+    let tls =
+        tls_spec(&tls_words(args), &sites, args.request.http2).map_err(|error| usage(error.to_string()))?;
     let sources = sources_of(args, &hosts);
     let threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
     Ok(Bench {
@@ -177,7 +184,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             pace_ns: None,
             pace_when_behind: WhenBehind::Queue,
             think: Think::None,
-            timeout_ns: args.timeout,
+            timeout_ns: args.request.timeout_ns(),
             keep_alive,
             requests,
             journey: None,
@@ -227,16 +234,28 @@ fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
     Ok(exprs)
 }
 
+/// Options that exclude one another, and conditions.
+///
+/// # Errors
+/// In words.
+pub fn check_options(args: &BenchArgs) -> Result<(), String> {
+    expressions("--expect", &args.expect)?;
+    expressions("--stop-when", &args.stop_when)?;
+    check_connections(args)?;
+    check_cpus(args.cpus.as_ref().map(|c| c.0.as_slice()).unwrap_or_default())?;
+    check_http2(args)
+}
+
 /// Each request in flight needs a connection of its own.
 fn check_connections(args: &BenchArgs) -> Result<(), String> {
     let Some(connections) = args.connections else { return Ok(()) };
     let users = args.users.unwrap_or(DEFAULT_USERS);
     if args.rate.is_none() && connections < users {
         return Err(format!(
-            "{users} users need {users} connections, but --connections opens {connections}\nhint: give fewer users with -c, or drop --connections: each user then has its own"
+            "{users} users need {users} connections, but --connections opens {connections}\nhint: for concurrent users as in wrk and autocannon write `-c {connections}` instead: each user then has its own connection"
         ));
     }
-    if args.no_keep_alive {
+    if args.request.no_keep_alive {
         return Err(
             "--connections keeps connections open, but --no-keep-alive closes each after one request"
                 .to_owned(),
@@ -245,7 +264,8 @@ fn check_connections(args: &BenchArgs) -> Result<(), String> {
     Ok(())
 }
 
-fn io_of(io: IoArg) -> IoChoice {
+/// The backend.
+pub fn io_of(io: IoArg) -> IoChoice {
     match io {
         IoArg::Auto => IoChoice::Auto,
         IoArg::Uring => IoChoice::Uring,
@@ -254,30 +274,30 @@ fn io_of(io: IoArg) -> IoChoice {
 }
 
 fn http2_of(args: &BenchArgs, urls: &[String], parts: &RequestParts) -> Result<Option<Http2>, String> {
-    if !args.http2 {
+    if !args.request.http2 {
         return Ok(None);
     }
     let heads = http2_heads(urls, parts).map_err(|error| error.to_string())?;
-    Ok(Some(Http2 { heads, written: Vec::new(), streams: args.streams }))
+    Ok(Some(Http2 { heads, written: Vec::new(), streams: args.request.streams() }))
 }
 
 fn tls_words(args: &BenchArgs) -> TlsWords {
     TlsWords {
-        ca: args.cacert.clone(),
-        identity: args.cert.clone().zip(args.key.clone()),
-        is_insecure: args.insecure,
-        versions: match args.tls_version.as_deref() {
+        ca: args.request.cacert.clone(),
+        identity: args.request.cert.clone().zip(args.request.key.clone()),
+        is_insecure: args.request.insecure,
+        versions: match args.request.tls_version.as_deref() {
             Some("1.2") => Versions::Only12,
             Some(_) => Versions::Only13,
             None => Versions::Both,
         },
-        is_resumed: !args.no_resumption,
+        is_resumed: !args.request.no_resumption,
     }
 }
 
 /// HTTP/2 shares connections in its own way.
 fn check_http2(args: &BenchArgs) -> Result<(), String> {
-    let other = match (args.http2, args.connections, args.no_keep_alive) {
+    let other = match (args.request.http2, args.connections, args.request.no_keep_alive) {
         (true, Some(_), _) => "--connections keeps a connection per request",
         (true, _, true) => "--no-keep-alive closes each connection after one request",
         _ => return Ok(()),

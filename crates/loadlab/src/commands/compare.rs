@@ -49,7 +49,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
     let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
     let (mut dirs, mut names) = (Vec::new(), Vec::new());
     for (place, text) in args.what.iter().enumerate() {
-        match run_of(args, text, place == 0 || args.baseline.is_some())? {
+        match run_of(args, text)? {
             Some(dir) => dirs.push(dir),
             None if place == 0 => return Err(no_run(text)),
             None => names.push(text),
@@ -74,8 +74,8 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
     }
 }
 
-/// The folder of a run: by path, by its name in the folder of runs, and where only a run can be meant, as the newest.
-fn run_of(args: &CompareArgs, text: &str, certainly: bool) -> Result<Option<PathBuf>, String> {
+/// The folder of a run: by path, by its name in the folder of runs, and `last` as the newest.
+fn run_of(args: &CompareArgs, text: &str) -> Result<Option<PathBuf>, String> {
     let (path, named) = (PathBuf::from(text), args.dir.join(text));
     if is_run(&path) {
         return Ok(Some(path));
@@ -83,7 +83,7 @@ fn run_of(args: &CompareArgs, text: &str, certainly: bool) -> Result<Option<Path
     if is_run(&named) {
         return Ok(Some(named));
     }
-    match certainly && text == "last" {
+    match text == "last" {
         true => runs::found(&path, &args.dir).map(Some),
         false => Ok(None),
     }
@@ -102,8 +102,9 @@ fn no_run(text: &str) -> String {
 /// The run that is compared with: the one named, or the one pinned for the plan beside the run.
 fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result<RunRecord, String> {
     let dir = match named {
-        Some(named) => run_of(args, &named.display().to_string(), true)?
-            .ok_or_else(|| no_run(&named.display().to_string()))?,
+        Some(named) => {
+            run_of(args, &named.display().to_string())?.ok_or_else(|| no_run(&named.display().to_string()))?
+        }
         None => Baselines::of(&place_of(&run.dir)?.0)?.run_of(&run.manifest.name)?,
     };
     if place_of(&dir)? == place_of(&run.dir)? {

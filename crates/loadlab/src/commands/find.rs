@@ -4,16 +4,19 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
-use loadlab_plan::{self as plan, Options, Plan};
+use loadlab_plan::{self as plan, Plan};
 use loadlab_record::store::read_run;
-use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find};
+use loadlab_run::{
+    Generator, RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find,
+};
 use loadlab_system::open_files;
+use serde_json::{Value, json};
 
 use super::bench::{default_threads, watch_of};
 use super::check::{self, ReadPlan};
 use super::report;
 use super::run::{GUARDIAN, default_out};
-use crate::args::given;
+use super::url_plan::{self, Keys};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
@@ -48,10 +51,14 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(how) => how,
         Err(ended) => return ended,
     };
+    let metrics = match args.metrics.wanted() {
+        Ok(metrics) => metrics,
+        Err(message) => return Ended::error(Exit::BadPlan, message),
+    };
     resident::leave_start_behind();
     let title = opening(args, &request);
-    let serving = Serving { page: args.ui.ui, ..Serving::default() };
-    let view = match View::new(OutputMode::of(args.quiet, args.plain), &title, serving) {
+    let serving = Serving { metrics, page: args.ui.ui };
+    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
@@ -100,25 +107,32 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         profile: args.profile.clone(),
         set,
         case: args.case.clone(),
-        tags: Vec::new(),
+        tags: args.tags.clone(),
         trials: None,
     };
     if !is_url(&args.target) {
+        if let Some(option) = args.request.first_given() {
+            let hint = format!("`loadlab run PLAN {option}` says where a plan has it");
+            return Err(Ended::error(
+                Exit::BadPlan,
+                format!("`{option}` is for URLs: a plan has its own\nhint: {hint}"),
+            ));
+        }
         return check::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice });
     }
-    if let Err(error) = loadlab_load::target::Url::parse(&args.target) {
-        return Err(Ended::error(Exit::BadPlan, error));
-    }
-    let url = serde_json::Value::from(args.target.replace("${", "$${"));
-    let text = format!(
-        "loadlab: 1\nname: find\nload:\n  users: 1\n  duration: 10s\n  journey: [{{ get: {url} }}]\n"
-    );
-    let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
-    let plan_dir = Some(here.display().to_string());
-    let mut options = Options { set: choice.set.clone(), plan_dir, ..Options::default() };
-    options.outside = given::outside(&text, &options, &here);
-    let read = check::parse("find", text, &options, &choice)?;
-    Ok(ReadPlan { options: Vec::new(), ..read })
+    let usage = |message: String| Ended::error(Exit::BadPlan, message);
+    loadlab_load::target::Url::parse(&args.target).map_err(|error| usage(error.to_string()))?;
+    let mut load = Keys::new();
+    load.insert("users".to_owned(), json!(1));
+    load.insert("duration".to_owned(), json!("10s"));
+    url_plan::of_request(&mut load, &args.request).map_err(usage)?;
+    let step = url_plan::step(&args.request, &url_plan::literal(&args.target)).map_err(usage)?;
+    load.insert("journey".to_owned(), json!([step]));
+    let mut plan = Keys::new();
+    plan.insert("loadlab".to_owned(), json!(1));
+    plan.insert("name".to_owned(), json!("find"));
+    plan.insert("load".to_owned(), Value::from(load));
+    url_plan::read("find", &plan, &choice)
 }
 
 /// What is varied, between what, and how long each trial takes.
@@ -212,6 +226,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     })?;
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
+    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
     let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
     Ok(RunOptions {
         plan_text: read.text.clone(),
@@ -220,8 +235,9 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         exe,
         guardian_arg: GUARDIAN.to_owned(),
         allow_hosts: args.allow_host.clone(),
-        resolved: Vec::new(),
+        resolved: args.resolve.clone(),
         threads: default_threads(&[]),
+        generator: Generator::default(),
         watch: watch_at(args)?,
         secrets: mask::secrets(),
     })
@@ -230,7 +246,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
 /// Nothing was measured; if it came to a record, that says why.
 fn never_began(args: &FindArgs, how: &RunOptions, error: &RunError) -> Ended {
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    if is_ours && Path::new(&how.out).join("manifest.json").is_file() && !args.quiet {
+    if is_ours && Path::new(&how.out).join("manifest.json").is_file() && !args.progress.quiet {
         note(&format!("the record so far is in {}", how.out.display()));
     }
     Ended::error(error.exit(), error)
@@ -249,7 +265,9 @@ fn finish(args: &FindArgs, found: &SearchResult) -> Ended {
         output::print_json(&document);
     }
     let written = read_run(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
-        let written = report::write_reports(&run);
+        let junit =
+            args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit_of_search(&run)));
+        let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
         // Where nothing was measured, the error says it all.
         if !args.json && !found.facts.path.is_empty() {
             output::print(&report::brief(&run));

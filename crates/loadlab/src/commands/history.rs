@@ -3,11 +3,16 @@
 //! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take 0.6 s
 //! of CPU, and an index would be one more thing that can be stale.
 
+use std::path::{Path, PathBuf};
+
 use loadlab_analysis::Exit;
 use loadlab_analysis::metric;
 use loadlab_analysis::metric::Metric;
-use loadlab_record::store::read_run;
+use loadlab_record::store::{RunRecord, read_run};
+use loadlab_report::document::CaseLink;
 use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend, trend_text};
+
+use loadlab_report::terminal::{self, Paint};
 
 use super::report;
 use crate::args::{Format, ListArgs, ShowArgs, TrendFormat};
@@ -84,15 +89,58 @@ fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
 
 /// `loadlab show`.
 pub fn show(args: &ShowArgs) -> Ended {
-    let dir = match found(&args.run, &args.dir) {
-        Ok(dir) => dir,
-        Err(error) => return Ended::error(Exit::BadPlan, error),
-    };
-    match read_run(&dir) {
-        Ok(run) => {
-            output::print(&report::render(&run, Format::Text, false));
+    let shown = chosen(args).and_then(|(dir, case)| {
+        let mut run = read_run(&dir).map_err(|e| e.to_string())?;
+        if let Some(case) = case {
+            only(&mut run, &case)?;
+        }
+        Ok(if args.brief { brief(&run) } else { report::render(&run, Format::Text, false) })
+    });
+    match shown {
+        Ok(text) => {
+            output::print(&text);
             Ended::with(Exit::Ok)
         }
         Err(error) => Ended::error(Exit::BadPlan, error),
     }
+}
+
+/// The run, and the case of it. A word that is no run is a case of the newest one.
+fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
+    let is_run = args.run == Path::new("last") || args.run.is_dir() || args.dir.join(&args.run).is_dir();
+    match is_run || args.case.is_some() || args.run.components().count() > 1 {
+        true => Ok((found(&args.run, &args.dir)?, args.case.clone())),
+        false => Ok((found(Path::new("last"), &args.dir)?, Some(args.run.display().to_string()))),
+    }
+}
+
+/// Leaves one case of a run, or those that a pattern matches.
+fn only(run: &mut RunRecord, case: &str) -> Result<(), String> {
+    let names: Vec<String> = run.cases.iter().map(|c| format!("`{}`", c.facts.name)).collect();
+    let is_exact = run.cases.iter().any(|c| c.facts.name == case || c.facts.dir == case);
+    run.cases.retain(|c| match is_exact {
+        true => c.facts.name == case || c.facts.dir == case,
+        false => loadlab_plan::glob(case, &c.facts.name),
+    });
+    match run.cases.is_empty() {
+        false => Ok(()),
+        true => Err(format!(
+            "`{case}` is neither a run nor a case of {}\nhint: its cases are {}; `loadlab list` lists runs",
+            run.dir.display(),
+            names.join(", ")
+        )),
+    }
+}
+
+/// A line for each case: verdict, name, figures.
+fn brief(run: &RunRecord) -> String {
+    let paint = Paint { colour: output::out_has_colour() };
+    let cases = loadlab_report::compose(run).cases;
+    let name = cases.iter().map(|c| terminal::width_of(&c.name)).max().unwrap_or(0);
+    let line = |case: &CaseLink| {
+        let (word, tone) = loadlab_report::trial::verdict_word(case.verdict);
+        let word = paint.tone(tone, &terminal::left(word, 7));
+        format!("{word}  {}  {}\n", terminal::left(&case.name, name), case.line)
+    };
+    cases.iter().map(line).collect()
 }

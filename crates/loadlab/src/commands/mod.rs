@@ -6,10 +6,14 @@ pub mod bench;
 pub mod check;
 pub mod clean;
 pub mod compare;
+pub mod demo;
 pub mod find;
 pub mod history;
+pub mod init;
 pub mod report;
 pub mod run;
+pub mod saved;
+pub mod url_plan;
 
 use std::path::Path;
 

@@ -7,10 +7,11 @@ use loadlab_record::store::{RunRecord, read_run};
 use crate::args::{Format, ReportArgs};
 use crate::exit::Ended;
 use crate::output::{self, Form};
+use crate::runs::found;
 
 /// Runs it.
 pub fn command(args: &ReportArgs) -> Ended {
-    let run = match read_run(&args.run_dir) {
+    let run = match found(&args.run, &args.dir).and_then(|dir| read_run(&dir).map_err(|e| e.to_string())) {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::BadPlan, error),
     };

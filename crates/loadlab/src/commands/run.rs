@@ -9,7 +9,7 @@ use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::read_run;
 use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
-use loadlab_run::{RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
+use loadlab_run::{Generator, RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
 use loadlab_system::open_files;
 
 use super::bench::default_threads;
@@ -56,10 +56,11 @@ pub fn command(args: &RunArgs) -> Ended {
         note(&foreseen.text);
     }
     let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(OutputMode::of(args.quiet, args.plain), &read.plan.name, serving) {
-        Ok(view) => view,
-        Err(ended) => return ended,
-    };
+    let view =
+        match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &read.plan.name, serving) {
+            Ok(view) => view,
+            Err(ended) => return ended,
+        };
     view.remarks(fitness(&read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     view.done();
@@ -77,7 +78,7 @@ fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
     // A record that was there before is none of ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     let written = is_ours && read_run(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
-    if written && !args.quiet {
+    if written && !args.progress.quiet {
         note(&format!("the record so far is in {}", how.out.display()));
     }
     if args.json {
@@ -110,6 +111,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: args.resolve.clone(),
         threads: default_threads(&[]),
+        generator: Generator::default(),
         watch: Watch::default(),
         secrets: mask::secrets(),
     })
@@ -151,14 +153,14 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     };
     let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
-    if args.quiet {
+    if args.progress.quiet {
         report_failures(result);
     }
     if !args.json {
         output::print(&report::brief(&run));
     }
     // What was not said while it ran is said now: no exit code stands without its reason.
-    let silent = args.quiet && result.exit == Exit::CouldNotRun;
+    let silent = args.progress.quiet && result.exit == Exit::CouldNotRun;
     let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
         Ok(()) if why.is_some() => Ended::error(result.exit, why.map_or("", String::as_str)),

@@ -23,7 +23,10 @@ pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
         return Ok(named);
     }
     let newest = runs_in(runs, None)?.into_iter().next();
-    newest.map(|listed| listed.run.dir).ok_or_else(|| format!("no run in {}", runs.display()))
+    newest.map(|listed| listed.run.dir).ok_or_else(|| {
+        let hint = "`loadlab run` and `loadlab bench --save` make one";
+        format!("no run in {}\nhint: {hint}; --runs-dir DIR names another folder", runs.display())
+    })
 }
 
 /// Runs in a folder, newest first. What cannot be read is reported and left out; other folders are none of ours.

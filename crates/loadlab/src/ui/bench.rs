@@ -1,4 +1,4 @@
-//! What the page becomes after `bench`, which keeps no record: the same report, from what is in memory.
+//! What the page becomes after a `bench` that keeps no record: the same report, from what is in memory.
 
 use loadlab_record::manifest::{CaseFacts, Manifest, RunEnded, Writer};
 use loadlab_record::store::{CaseRecord, RECORD_VERSION, RunRecord, TrialRecord};

@@ -2,6 +2,7 @@
 //!
 //! A key that is not here does not exist.
 
+pub(crate) mod elsewhere;
 pub(crate) mod journey;
 mod part;
 pub(crate) mod reference;

@@ -65,7 +65,8 @@ impl Reader<'_> {
         };
         let scalar = self.scalar(node, "a whole number")?;
         let Some(value) = whole_number(&scalar.text) else {
-            self.wrong(&scalar, format!("`{}` is not a whole number", shorten(&scalar.text)), None);
+            let meant = units::parse_count(&scalar.text).map(|count| format!("write `{count}`"));
+            self.wrong(&scalar, format!("`{}` is not a whole number", shorten(&scalar.text)), meant);
             return None;
         };
         if value < least || value > most {

@@ -1,6 +1,7 @@
 //! What can be said about an expression before it is evaluated: which names it asks for, whether they are
 //! known, and whether what it compares can be compared.
 
+use super::elsewhere;
 use super::names::{built_in_kind, built_in_names};
 use super::{Comparison, Cond, Expr, ExprError, Kind, Literal, Name, NameRef, Num};
 
@@ -282,6 +283,9 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
     {
         return format!("a difference needs spaces: `{before} - {after}`");
     }
+    if let Some(hint) = elsewhere::hint(name, known) {
+        return hint;
+    }
     let built_in = built_in_names();
     let candidates = known.iter().map(AsRef::as_ref).chain(built_in.iter().map(String::as_str));
     // A slip changes less than a third of a name; `a` is no slip of `ok`.
@@ -296,7 +300,7 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
     let more = if known.len() > some.len() { " …" } else { "" };
     match some.is_empty() {
         true => {
-            "known names are `p50` … `p99_99`, `errors`, `failed`, `rate`, `goodput` and others".to_owned()
+            "known names are `p50` … `p99_99`, `errors`, `failed`, `rate`, `goodput` and others: docs/conditions.md lists all".to_owned()
         }
         false => format!("known besides the built-in names: {}{more}", some.join(", ")),
     }

@@ -19,10 +19,12 @@
 
 mod check;
 mod display;
+mod elsewhere;
 mod eval;
 mod figure;
 mod lex;
 mod names;
+mod page;
 mod parse;
 mod sum;
 mod summary;
@@ -35,6 +37,7 @@ pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_figure, component_names,
     kind_of, number_names, number_of_component, probe_names, tag_names,
 };
+pub use page::conditions_page;
 pub use sum::Sum;
 pub use summary::SummaryNumbers;
 

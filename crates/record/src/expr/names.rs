@@ -2,69 +2,162 @@
 
 use super::Kind;
 use crate::numbers::NumberSummary;
-use crate::outcome::Failure;
 use crate::summary::ComponentSummary;
 
+/// A name of a table: what it is called, what its number is of, and what it means, for the page of all names.
+pub(super) struct Named {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) doc: &'static str,
+}
+
+const fn named(name: &'static str, kind: Kind, doc: &'static str) -> Named {
+    Named { name, kind, doc }
+}
+
+/// The names of a table.
+const fn names_in<const N: usize>(table: &[Named; N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut i = 0;
+    while i < N {
+        names[i] = table[i].name;
+        i += 1;
+    }
+    names
+}
+
+/// Figures of a distribution.
+pub(super) const TIMES: [Named; 11] = [
+    named("p50", Kind::Duration, "The median."),
+    named("p75", Kind::Duration, "Three of four are at most this."),
+    named("p90", Kind::Duration, "Nine of ten."),
+    named("p95", Kind::Duration, "19 of 20."),
+    named("p99", Kind::Duration, "99 of 100."),
+    named("p99_9", Kind::Duration, "999 of 1,000; also written `p99.9`."),
+    named("p99_99", Kind::Duration, "9,999 of 10,000; also written `p99.99`."),
+    named("max", Kind::Duration, "The longest."),
+    named("mean", Kind::Duration, "The arithmetic mean."),
+    named("min", Kind::Duration, "The shortest."),
+    named("stdev", Kind::Duration, "The standard deviation."),
+];
+
 /// Figures of a distribution: behind a prefix (`service.p99`) or alone, then of the response time.
-pub const FIGURES: [&str; 11] =
-    ["p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max", "mean", "min", "stdev"];
+pub const FIGURES: [&str; 11] = names_in(&TIMES);
+
+/// Distributions. Their figures are durations.
+pub(super) const SERIES: [Named; 8] = [
+    named(
+        "response",
+        Kind::Duration,
+        "From when a request was due to the end of its response; requests that never ended count at their age. `response.p99` is `p99`.",
+    ),
+    named("ok", Kind::Duration, "The same, of ok responses only."),
+    named("failed_response", Kind::Duration, "The same, of failed responses only."),
+    named("service", Kind::Duration, "From when a request was started to the end of its response."),
+    named(
+        "late",
+        Kind::Duration,
+        "From when a request was due to when loadlab noticed: the generator's own delay.",
+    ),
+    named("blocked", Kind::Duration, "Waiting for a free connection or slot."),
+    named("connect", Kind::Duration, "Opening a connection."),
+    named("tls", Kind::Duration, "The TLS handshake."),
+];
 
 /// Distributions: `service.p99` is of the summary's `service_ms`, `ok.p99` of `ok_response_ms`, and so on.
 /// `response.p99` is `p99`.
-pub const SERIES_PREFIXES: [&str; 8] =
-    ["response", "ok", "failed_response", "service", "late", "blocked", "connect", "tls"];
+pub const SERIES_PREFIXES: [&str; 8] = names_in(&SERIES);
 
-/// Every built-in name that has no prefix. With [`FIGURES`] behind each of [`SERIES_PREFIXES`] they are all.
-///
-/// - Figures of the response time.
-/// - Counts of the whole load: `due`, `dropped`, `started`, `ok`, `failed`, `in_flight`, each failure by name.
-/// - `errors`: failed / started. `availability`: ok / (ok + failed).
-/// - `rate`: requests started per second of the window; `goodput`: ok ones.
-/// - `accepted`, `unanswered`, `persisted`, `doubled`, `lost` (at most): what a loss check found; without one
-///   `accepted` is `ok`.
-/// - `drain`, `elapsed`: how long the drain and the load took. `concurrency`: mean in flight.
-#[rustfmt::skip]
-pub const NAMES: [&str; 40] = [
-    "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max", "mean", "min", "stdev",
-    "errors", "availability", "failed", "ok", "started", "due", "dropped", "in_flight",
-    "rate", "goodput", "accepted", "unanswered", "persisted", "doubled", "lost",
-    "drain", "elapsed", "concurrency",
-    "http_4xx", "http_5xx", "check", "timeout", "connect", "dns", "tls", "reset", "truncated",
-    "protocol", "too_large",
+/// Counts of the requests of a load or a tag, and the share of errors.
+pub(super) const COUNTS: [Named; 18] = [
+    named("errors", Kind::Fraction, "Share of started requests that failed: `errors < 0.1%`."),
+    named("due", Kind::Plain, "Requests that fell due: `started` + `dropped`."),
+    named("dropped", Kind::Plain, "Requests that were due and never started."),
+    named("started", Kind::Plain, "Requests that were started: `ok` + `failed` + `in_flight`."),
+    named("ok", Kind::Plain, "Complete responses with a status below 400, or as the step's checks decide."),
+    named("failed", Kind::Plain, "All failures: the sum of the next eleven."),
+    named("in_flight", Kind::Plain, "Requests still under way when the load ended."),
+    named("http_4xx", Kind::Plain, "Responses with a status of 400 to 499."),
+    named("http_5xx", Kind::Plain, "Responses with a status of 500 to 599."),
+    named("check", Kind::Plain, "Responses that failed a check of the plan."),
+    named("timeout", Kind::Plain, "No complete response within the timeout."),
+    named("connect", Kind::Plain, "The connection could not be opened."),
+    named("dns", Kind::Plain, "The host's name could not be resolved."),
+    named("tls", Kind::Plain, "The TLS handshake failed."),
+    named("reset", Kind::Plain, "The connection was closed or reset before any byte of a response."),
+    named("truncated", Kind::Plain, "The connection ended inside a response."),
+    named("protocol", Kind::Plain, "What was received is not a valid response."),
+    named("too_large", Kind::Plain, "The response exceeds a limit of loadlab."),
 ];
+
+/// Figures of the whole load that no tag has.
+pub(super) const WHOLE: [Named; 6] = [
+    named("rate", Kind::Rate, "Requests started per second of the measured window."),
+    named("goodput", Kind::Rate, "Ok responses per second of the measured window."),
+    named("availability", Kind::Fraction, "ok / (ok + failed)."),
+    named("concurrency", Kind::Plain, "Mean number of requests in flight."),
+    named("elapsed", Kind::Duration, "How long the load took."),
+    named("drain", Kind::Duration, "How long the drain took; needs `drain` in the plan."),
+];
+
+/// What a check of durability found, and what it starts from.
+pub(super) const STORED: [Named; 5] = [
+    named("accepted", Kind::Plain, "Requests that were answered ok; without `durability` the same as `ok`."),
+    named("unanswered", Kind::Plain, "Requests that were sent and got no answer: they may be stored or not."),
+    named("persisted", Kind::Plain, "Distinct ids, or the count, found in the store."),
+    named("doubled", Kind::Plain, "Ids that were stored more than once."),
+    named("lost", Kind::Plain, "Accepted and not stored, at most: `lost == 0`."),
+];
+
+/// Every built-in name that has no prefix. With [`FIGURES`] behind each of [`SERIES_PREFIXES`] they are all: figures of
+/// the response time, counts of the whole load with each failure by name, rates, and what a durability check found.
+pub const NAMES: [&str; 40] = {
+    let parts: [&[Named]; 4] = [&TIMES, &COUNTS, &WHOLE, &STORED];
+    let mut names = [""; 40];
+    let (mut part, mut next) = (0, 0);
+    while part < parts.len() {
+        let mut i = 0;
+        while i < parts[part].len() {
+            names[next] = parts[part][i].name;
+            (i, next) = (i + 1, next + 1);
+        }
+        part += 1;
+    }
+    names
+};
 
 /// What can be asked of a component, behind its name: `edge1.cpu`.
-///
-/// `cpu` is the mean and `memory` the maximum over the load; `pids` and `open_files` are maxima.
-pub(super) const COMPONENT_FIGURES: [(&str, Kind); 18] = [
-    ("cpu", Kind::Percent),
-    ("cpu.mean", Kind::Percent),
-    ("cpu.max", Kind::Percent),
-    ("cpu_time", Kind::Duration),
-    ("throttled", Kind::Duration),
-    ("memory", Kind::Bytes),
-    ("memory.mean", Kind::Bytes),
-    ("memory.max", Kind::Bytes),
-    ("memory.last", Kind::Bytes),
-    ("memory.limit", Kind::Bytes),
-    ("net.in", Kind::Bytes),
-    ("net.out", Kind::Bytes),
-    ("block.read", Kind::Bytes),
-    ("block.written", Kind::Bytes),
-    ("pids", Kind::Plain),
-    ("open_files", Kind::Plain),
-    ("oom_kills", Kind::Plain),
-    ("restarts", Kind::Plain),
+pub(super) const COMPONENT_FIGURES: [Named; 18] = [
+    named("cpu", Kind::Percent, "Mean CPU during the load; 100% is one core. The same as `cpu.mean`."),
+    named("cpu.mean", Kind::Percent, "Mean CPU during the load; 100% is one core."),
+    named("cpu.max", Kind::Percent, "CPU of its busiest sample."),
+    named("cpu_time", Kind::Duration, "CPU time during the load."),
+    named("throttled", Kind::Duration, "How long its CPU limit stopped it."),
+    named("memory", Kind::Bytes, "Largest memory during the load. The same as `memory.max`."),
+    named("memory.mean", Kind::Bytes, "Mean memory during the load."),
+    named("memory.max", Kind::Bytes, "Largest memory during the load."),
+    named("memory.last", Kind::Bytes, "Memory in the last sample."),
+    named("memory.limit", Kind::Bytes, "Its memory limit."),
+    named("net.in", Kind::Bytes, "Bytes received over its network."),
+    named("net.out", Kind::Bytes, "Bytes sent over its network."),
+    named("block.read", Kind::Bytes, "Bytes read from disks."),
+    named("block.written", Kind::Bytes, "Bytes written to disks."),
+    named("pids", Kind::Plain, "Largest number of processes and threads."),
+    named("open_files", Kind::Plain, "Largest number of open files."),
+    named("oom_kills", Kind::Plain, "Processes killed for want of memory."),
+    named("restarts", Kind::Plain, "How often it was started again."),
 ];
 
-/// Counts that a tag has, besides each failure by name.
-const TAG_COUNTS: [&str; 7] = ["errors", "failed", "ok", "started", "due", "dropped", "in_flight"];
-
 /// Distributions a tag has besides its response times.
-const TAG_PREFIXES: [&str; 2] = ["ok", "failed_response"];
+pub(super) const TAG_PREFIXES: [&str; 2] = ["ok", "failed_response"];
 
 /// What a probe can be asked for behind its name, which alone is its last reading.
-const PROBE_FIGURES: [&str; 4] = ["first", "last", "max", "mean"];
+pub(super) const PROBE_FIGURES: [Named; 4] = [
+    named("first", Kind::Plain, "The first reading."),
+    named("last", Kind::Plain, "The last reading: the same as its name alone."),
+    named("max", Kind::Plain, "The largest reading."),
+    named("mean", Kind::Plain, "The mean of all readings."),
+];
 
 /// Every built-in name, those with prefixes included.
 pub fn built_in_names() -> Vec<String> {
@@ -77,30 +170,29 @@ pub fn built_in_names() -> Vec<String> {
 
 /// Every name about a component.
 pub fn component_names(component: &str) -> Vec<String> {
-    COMPONENT_FIGURES.iter().map(|(figure, _)| format!("{component}.{figure}")).collect()
+    COMPONENT_FIGURES.iter().map(|figure| format!("{component}.{}", figure.name)).collect()
 }
 
 /// The component that a name is about, and what is asked of it: `edge1.cpu.max` is `edge1` and `cpu.max`. The longest
 /// figure that fits is meant.
 pub fn component_figure(name: &str) -> Option<(&str, &'static str)> {
-    let fits = COMPONENT_FIGURES.iter().filter_map(|(figure, _)| {
-        let component = name.strip_suffix(figure)?.strip_suffix('.')?;
-        (!component.is_empty()).then_some((component, *figure))
+    let fits = COMPONENT_FIGURES.iter().filter_map(|figure| {
+        let component = name.strip_suffix(figure.name)?.strip_suffix('.')?;
+        (!component.is_empty()).then_some((component, figure.name))
     });
     fits.max_by_key(|(_, figure)| figure.len())
 }
 
 /// A number of a component by the name behind its own, such as `cpu.max`; with what it is of, unless it was not measured.
 pub fn number_of_component(component: &ComponentSummary, figure: &str) -> Option<(f64, Kind)> {
-    let (_, kind) = COMPONENT_FIGURES.iter().find(|(name, _)| *name == figure)?;
-    component_number(component, figure).map(|value| (value, *kind))
+    let named = COMPONENT_FIGURES.iter().find(|named| named.name == figure)?;
+    component_number(component, figure).map(|value| (value, named.kind))
 }
 
 /// Every name about the requests with a tag.
 pub fn tag_names(tag: &str) -> Vec<String> {
-    let counts = TAG_COUNTS.into_iter().chain(Failure::ALL.into_iter().map(Failure::name));
-    let mut names: Vec<String> =
-        FIGURES.into_iter().chain(counts).map(|n| format!("tag.{tag}.{n}")).collect();
+    let plain = TIMES.iter().chain(&COUNTS);
+    let mut names: Vec<String> = plain.map(|n| format!("tag.{tag}.{}", n.name)).collect();
     for prefix in TAG_PREFIXES {
         names.extend(FIGURES.iter().map(|figure| format!("tag.{tag}.{prefix}.{figure}")));
     }
@@ -114,7 +206,7 @@ pub fn number_names(number: &str) -> Vec<String> {
 
 /// Every name about a probe. Built-in names go before probes of the same name.
 pub fn probe_names(probe: &str) -> Vec<String> {
-    let figures = PROBE_FIGURES.iter().map(|figure| format!("{probe}.{figure}"));
+    let figures = PROBE_FIGURES.iter().map(|figure| format!("{probe}.{}", figure.name));
     std::iter::once(probe.to_owned()).chain(figures).collect()
 }
 
@@ -124,16 +216,8 @@ pub fn built_in_kind(name: &str) -> Option<Kind> {
         let known = SERIES_PREFIXES.contains(&prefix) && FIGURES.contains(&figure);
         return known.then_some(Kind::Duration);
     }
-    if !NAMES.contains(&name) {
-        return None;
-    }
-    Some(match name {
-        "errors" | "availability" => Kind::Fraction,
-        "rate" | "goodput" => Kind::Rate,
-        "drain" | "elapsed" => Kind::Duration,
-        _ if FIGURES.contains(&name) => Kind::Duration,
-        _ => Kind::Plain,
-    })
+    let mut all = TIMES.iter().chain(&COUNTS).chain(&WHOLE).chain(&STORED);
+    all.find(|n| n.name == name).map(|n| n.kind)
 }
 
 /// What a name is of as far as its form tells: built-in ones, `tag.NAME.p99`, `number.NAME.p99`, `COMPONENT.cpu`. A probe may
@@ -156,12 +240,11 @@ pub fn kind_of(name: &str) -> Option<Kind> {
     {
         return Some(Kind::Plain);
     }
-    let mut figures = COMPONENT_FIGURES.iter();
-    let found = figures.find(|(figure, _)| {
-        let component = name.strip_suffix(figure).and_then(|rest| rest.strip_suffix('.'));
+    let found = COMPONENT_FIGURES.iter().find(|figure| {
+        let component = name.strip_suffix(figure.name).and_then(|rest| rest.strip_suffix('.'));
         component.is_some_and(|c| !c.is_empty())
     });
-    found.map(|(_, kind)| *kind)
+    found.map(|figure| figure.kind)
 }
 
 pub(super) fn component_number(c: &ComponentSummary, figure: &str) -> Option<f64> {

@@ -3,6 +3,7 @@
 //! A parenthesis may hold a condition or a number, hence every level returns either and asks for what it
 //! needs. Depth is bounded by parentheses alone: chains of one level are lists, never nested.
 
+use super::elsewhere;
 use super::lex::{Token, TokenKind, tokens};
 use super::{Comparison, Cond, ExprError, Kind, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, PartText, Span};
 
@@ -238,13 +239,23 @@ impl Parser<'_> {
                     TokenKind::Open if name.text == "steady" && unquoted => self.steady(),
                     TokenKind::Open => {
                         let message = format!("there is no function `{}`", name.text);
-                        let hint = Some("the only one is `steady(NAME, 5s)`".to_owned());
+                        let meant = elsewhere::function(&name.text, self.argument());
+                        let only = || "the only one is `steady(NAME, 5s)`".to_owned();
+                        let hint = Some(meant.unwrap_or_else(only));
                         Err(ExprError { message, at: name.at, len: name.len, hint })
                     }
                     _ => Ok(Any::Num(Num::Name(self.part(name)?))),
                 }
             }
             _ => Err(self.expected("a number or a name")),
+        }
+    }
+
+    /// The number behind the `(` that is next.
+    fn argument(&self) -> Option<f64> {
+        match &self.tokens.get(self.next + 1)?.what {
+            TokenKind::Literal(literal) => Some(literal.quantity.value),
+            _ => None,
         }
     }
 

@@ -153,10 +153,10 @@ impl<'a> SummaryNumbers<'a> {
     }
 
     fn of_component(&self, name: &str) -> Option<Known> {
-        COMPONENT_FIGURES.iter().find_map(|(figure, kind)| {
-            let component = name.strip_suffix(figure)?.strip_suffix('.')?;
+        COMPONENT_FIGURES.iter().find_map(|figure| {
+            let component = name.strip_suffix(figure.name)?.strip_suffix('.')?;
             let summary = self.summary.components.get(component)?;
-            Some(optional(component_number(summary, figure), *kind, "it was not measured"))
+            Some(optional(component_number(summary, figure.name), figure.kind, "it was not measured"))
         })
     }
 

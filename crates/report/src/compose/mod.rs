@@ -91,7 +91,7 @@ fn document(run: &RunRecord, findings: &Findings<'_>, sections: Vec<Section>) ->
         subtitle: made::subtitle(run),
         answer,
         verdict: worst(findings.cases.iter().map(|c| c.verdict)),
-        cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case)).collect(),
+        cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case, &findings.figures)).collect(),
         sections,
         is_brief: false,
     }
@@ -140,9 +140,17 @@ pub(crate) fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     verdicts.min_by_key(rank).unwrap_or(Verdict::None)
 }
 
-fn link(index: usize, case: &CaseFindings<'_>) -> CaseLink {
-    CaseLink { name: case.case.facts.name.clone(), verdict: case.verdict, section: case_id(index) }
+fn link(index: usize, case: &CaseFindings<'_>, metrics: &[Metric]) -> CaseLink {
+    let figure = |m: &Metric| format!("{} {}", m.title(), figures::in_cell(case.spread(m).median, m).0);
+    let line = match case.summaries().next() {
+        None => "nothing was measured".to_owned(),
+        Some(_) => metrics.iter().take(IN_LINE).map(figure).collect::<Vec<_>>().join(" · "),
+    };
+    CaseLink { name: case.case.facts.name.clone(), verdict: case.verdict, section: case_id(index), line }
 }
+
+/// Figures in the line of a case.
+const IN_LINE: usize = 4;
 
 /// All cases.
 fn side_by_side(findings: &Findings<'_>, axes: &[String]) -> Section {

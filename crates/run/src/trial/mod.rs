@@ -30,6 +30,7 @@ use loadlab_system::{
 };
 
 use crate::event::RunEvent;
+use crate::options::Generator;
 use crate::site::durability::{self, Ids, Persisted};
 use crate::site::error::SiteError;
 use crate::site::{Changed, RunningSystem};
@@ -76,6 +77,8 @@ pub struct Trial<'a> {
     pub allowed: &'a Allowed,
     /// Load threads, where the plan does not say.
     pub threads: usize,
+    /// Where and how these threads work.
+    pub generator: &'a Generator,
     /// What earlier trials of a search have left.
     pub carried: Option<&'a Carried>,
     /// Who is watched where the plan names nobody.
@@ -292,6 +295,7 @@ impl Trial<'_> {
                 shared_names: &shared_names,
             };
             let (mut spec, url) = translate::load_spec(&desk, &allowed, self.threads)?;
+            self.generator.apply(&mut spec);
             spec.pool = self.carried.and_then(|carried| carried.of(loads.len()));
             spec.secrets = state.secrets.clone();
             if planned.http.protocol == plan::Protocol::Auto {

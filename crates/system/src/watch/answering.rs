@@ -108,7 +108,10 @@ impl Answering {
         let program = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
         let program = program.trim().replace(|c: char| c.is_control() || c.is_whitespace(), "-");
         let program = if program.is_empty() { "process".to_owned() } else { program };
-        let is_taken = |name: &str| self.processes.iter().any(|p| p.name == name);
+        // Samples of the load itself and of the machine have these names.
+        let is_taken = |name: &str| {
+            ["loadlab", "host", "probes"].contains(&name) || self.processes.iter().any(|p| p.name == name)
+        };
         let numbered = (2..).map(|n| format!("{program}-{n}"));
         let name = std::iter::once(program.clone()).chain(numbered).find(|name| !is_taken(name));
         self.processes.push(AnsweringProcess { name: name.unwrap_or(program), process });

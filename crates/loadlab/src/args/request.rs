@@ -1,0 +1,106 @@
+//! What is requested and how, where no plan says it: shared by the commands that load a URL.
+
+use std::path::PathBuf;
+
+use clap::Args as Arguments;
+
+use super::given::{Header, ProxyGiven, header};
+use super::{positive_duration, streams};
+
+/// A request's timeout where nobody says one.
+pub const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
+
+#[derive(Debug, Default, Arguments)]
+#[command(next_help_heading = "Request")]
+pub struct RequestArgs {
+    /// Method [default: GET, or POST with a body]
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// Header `Name: value`; may be repeated
+    ///
+    /// `@FILE` has one on each line, which keeps credentials out of the process list.
+    #[arg(short = 'H', long = "header", value_name = "HEADER|@FILE", value_parser = header)]
+    pub headers: Vec<Header>,
+    /// Body, or @FILE to read it from
+    #[arg(short = 'b', long, value_name = "BODY|@FILE")]
+    pub body: Option<String>,
+    /// A new connection for every request
+    #[arg(long, hide_short_help = true)]
+    pub no_keep_alive: bool,
+    /// Fail a request after this time [default: 30s]
+    #[arg(long, value_name = "T", value_parser = positive_duration, hide_short_help = true)]
+    pub timeout: Option<u64>,
+    /// Use HTTP/2: negotiated by ALPN over https, by prior knowledge otherwise
+    #[arg(long, hide_short_help = true)]
+    pub http2: bool,
+    /// HTTP/2: concurrent requests on each connection; 200 users with 10 streams use 20 connections [default: 1]
+    #[arg(long, value_name = "N", value_parser = streams(), requires = "http2", hide_short_help = true)]
+    pub streams: Option<u32>,
+    /// Send through this proxy; @FILE contains its URL
+    ///
+    /// A tunnel (CONNECT) for https and HTTP/2, absolute URLs for all else.
+    #[arg(long, value_name = "URL|@FILE", hide_short_help = true)]
+    pub proxy: Option<ProxyGiven>,
+
+    /// https: accept any certificate
+    #[arg(long, help_heading = "TLS", hide_short_help = true)]
+    pub insecure: bool,
+    /// https: trust the certificates in this PEM file instead of the system's
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "insecure",
+        help_heading = "TLS",
+        hide_short_help = true
+    )]
+    pub cacert: Option<PathBuf>,
+    /// https: client certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "TLS", hide_short_help = true)]
+    pub cert: Option<PathBuf>,
+    /// https: key of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS", hide_short_help = true)]
+    pub key: Option<PathBuf>,
+    /// https: offer only this version
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS", hide_short_help = true)]
+    pub tls_version: Option<String>,
+    /// https: full handshake on every connection, no session resumption
+    #[arg(long, help_heading = "TLS", hide_short_help = true)]
+    pub no_resumption: bool,
+}
+
+impl RequestArgs {
+    /// The first option that was given, for who takes none of them.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.method.is_some(), "--method"),
+            (!self.headers.is_empty(), "--header"),
+            (self.body.is_some(), "--body"),
+            (self.no_keep_alive, "--no-keep-alive"),
+            (self.timeout.is_some(), "--timeout"),
+            (self.http2, "--http2"),
+            (self.proxy.is_some(), "--proxy"),
+            (self.insecure, "--insecure"),
+            (self.cacert.is_some(), "--cacert"),
+            (self.cert.is_some(), "--cert"),
+            (self.tls_version.is_some(), "--tls-version"),
+            (self.no_resumption, "--no-resumption"),
+        ];
+        given.iter().find(|(is_given, _)| *is_given).map(|(_, option)| *option)
+    }
+
+    /// The method, as given or by whether there is a body.
+    pub fn method(&self) -> String {
+        let usual = if self.body.is_some() { "POST" } else { "GET" };
+        self.method.clone().unwrap_or_else(|| usual.to_owned())
+    }
+
+    /// Requests fail after this.
+    pub fn timeout_ns(&self) -> u64 {
+        self.timeout.unwrap_or(DEFAULT_TIMEOUT_NS)
+    }
+
+    /// Requests at a time on a connection of HTTP/2.
+    pub fn streams(&self) -> u32 {
+        self.streams.unwrap_or(1)
+    }
+}

@@ -1,0 +1,335 @@
+//! `loadlab bench` that keeps a record: its options become a plan of one case, or with `--vs` of two whose trials take
+//! turns, and that is run as any other plan.
+
+use std::path::Path;
+use std::time::Duration;
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::compare::{Call, Comparison, Options, Row, Scale};
+use loadlab_analysis::differences::pair;
+use loadlab_analysis::findings::findings;
+use loadlab_load::resident;
+use loadlab_load::target;
+use loadlab_record::store::{RunRecord, read_run};
+use loadlab_record::units::significant;
+use loadlab_run::{Generator, RunError, RunOptions, RunResult, conduct, preflight};
+use loadlab_system::open_files;
+use serde_json::{Value, json};
+
+use super::bench::{default_threads, watch_of};
+use super::check::ReadPlan;
+use super::run::{GUARDIAN, default_out};
+use super::url_plan::{self, Keys, duration, literal};
+use super::{bench, report};
+use crate::args::{ArrivalsArg, BenchArgs, PlanChoice, WhenBehindArg};
+use crate::exit::{Ended, note};
+use crate::view::{OutputMode, Serving, View};
+use crate::{mask, output, signals};
+
+/// Runs it.
+pub fn command(args: &BenchArgs) -> Ended {
+    let (read, how) = match prepared(args) {
+        Ok(prepared) => prepared,
+        Err(ended) => return ended,
+    };
+    loadlab_system::background::keep_off(&how.generator.cpus);
+    resident::leave_start_behind();
+    let cancel = match signals::cancel_on_signal() {
+        Ok(cancel) => cancel,
+        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+    };
+    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    let _ = open_files::raise();
+    let metrics = match args.metrics.wanted() {
+        Ok(metrics) => metrics,
+        Err(message) => return Ended::error(Exit::BadPlan, message),
+    };
+    let title = opening(args, &read);
+    let serving = Serving { metrics, page: args.ui.ui };
+    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
+        Ok(view) => view,
+        Err(ended) => return ended,
+    };
+    view.title(&title);
+    let facts = preflight::read(Duration::ZERO);
+    let planned = read.plan.cases().first().and_then(|c| preflight::Planned::of_case(c, how.threads));
+    view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
+    let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
+    view.done();
+    // A record that was there before is not ours.
+    let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
+    let ended = match result {
+        Ok(result) => finish(args, &result),
+        Err(error) => {
+            let is_recorded = is_ours && how.out.join("manifest.json").is_file();
+            if is_recorded && !args.progress.quiet {
+                note(&format!("the record so far is in {}", how.out.display()));
+            }
+            Ended::error(error.exit(), error)
+        }
+    };
+    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
+}
+
+/// The plan, and how it is run.
+fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
+    let usage = |message: String| Ended::error(Exit::BadPlan, message);
+    sayable(args).map_err(usage)?;
+    bench::check_options(args).map_err(usage)?;
+    let plan = plan_of(args).map_err(usage)?;
+    let read = url_plan::read("bench", &plan, &PlanChoice::default())?;
+    let exe = std::env::current_exe().map_err(|e| {
+        Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
+    })?;
+    let mut options: Vec<String> = args.allow_host.iter().map(|h| format!("--allow-host {h}")).collect();
+    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
+    if !cpus.is_empty() {
+        options.push(format!("--cpus {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
+    }
+    let how = RunOptions {
+        plan_text: read.text.clone(),
+        options,
+        out: args.out.clone().unwrap_or_else(|| default_out("bench")),
+        exe,
+        guardian_arg: GUARDIAN.to_owned(),
+        allow_hosts: args.allow_host.clone(),
+        resolved: args.resolve.clone(),
+        threads: args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize),
+        generator: Generator { cpus, io: Some(bench::io_of(args.io)) },
+        watch: watch_of(&args.watch)?,
+        secrets: mask::secrets(),
+    };
+    Ok((read, how))
+}
+
+/// Whether a plan can say all of it.
+fn sayable(args: &BenchArgs) -> Result<(), String> {
+    let unsayable = [(args.connections.is_some(), "--connections"), (args.source.is_some(), "--source")];
+    if let Some((_, option)) = unsayable.iter().find(|(given, _)| *given) {
+        let kept = if args.vs.is_some() { "--vs" } else { "--save" };
+        return Err(format!(
+            "{option} cannot be combined with {kept}: a record is of a plan, which cannot say it\nhint: without {kept}, `--json > FILE` keeps the result"
+        ));
+    }
+    if args.samples.is_some() {
+        return Err(
+            "--samples writes what a record has anyway: `samples.jsonl` of the trial\nhint: leave it out"
+                .to_owned(),
+        );
+    }
+    if args.urls.is_some() && (args.request.method.is_some() || args.request.body.is_some()) {
+        return Err("--urls with a method or a body cannot be recorded: a plan gets such URLs with GET\nhint: leave --save out, or write a plan with a step for each URL".to_owned());
+    }
+    Ok(())
+}
+
+/// The options as a plan.
+fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
+    let mut plan = Keys::new();
+    plan.insert("loadlab".to_owned(), json!(1));
+    plan.insert("name".to_owned(), json!("bench"));
+    plan.insert("load".to_owned(), Value::from(load_of(args)?));
+    if let (Some(url), Some(other)) = (&args.url, &args.vs) {
+        for url in [url, other] {
+            target::Url::parse(url).map_err(|error| error.to_string())?;
+        }
+        let [base, compared] = names(url, other);
+        let case = |name: &str, url: &str| json!({ "name": literal(name), "url": literal(url) });
+        plan.insert("matrix".to_owned(), json!([case(&base, url), case(&compared, other)]));
+        plan.insert("trials".to_owned(), json!(args.trials));
+    } else if let Some(url) = &args.url {
+        target::Url::parse(url).map_err(|error| error.to_string())?;
+    }
+    for (key, conditions) in [("stop_when", &args.stop_when), ("expect", &args.expect)] {
+        if !conditions.is_empty() {
+            plan.insert(key.to_owned(), json!(conditions.iter().map(|c| literal(c)).collect::<Vec<_>>()));
+        }
+    }
+    Ok(plan)
+}
+
+/// What the two are called: by their URLs, unless those are one.
+fn names(base: &str, other: &str) -> [String; 2] {
+    let shown = |url: &str| mask::text(url).into_owned();
+    match base == other {
+        false => [shown(base), shown(other)],
+        true => [format!("{} (first)", shown(base)), format!("{} (second)", shown(other))],
+    }
+}
+
+fn load_of(args: &BenchArgs) -> Result<Keys, String> {
+    let mut load = Keys::new();
+    let mut set = |key: &str, value: Value| load.insert(key.to_owned(), value);
+    match args.rate {
+        None => {
+            set("users", json!(args.users.unwrap_or(bench::DEFAULT_USERS)));
+        }
+        Some(rate_per_s) => {
+            set("rate", json!(format!("{rate_per_s}/s")));
+            let arrivals = if args.arrivals == ArrivalsArg::Poisson { "poisson" } else { "constant" };
+            set("arrivals", json!(arrivals));
+            let when_behind = if args.when_behind == WhenBehindArg::Drop { "drop" } else { "queue" };
+            set("when_behind", json!(when_behind));
+            set("max_in_flight", json!(args.max_in_flight));
+        }
+    }
+    match args.requests {
+        Some(requests) => set("requests", json!(requests)),
+        None => set("duration", duration(args.duration.unwrap_or(bench::DEFAULT_DURATION_NS))),
+    };
+    if args.ramp > 0 {
+        set("ramp", duration(args.ramp));
+    }
+    set("grace", duration(args.grace));
+    set("seed", json!(args.seed));
+    if let Some(threads) = args.threads {
+        set("threads", json!(threads));
+    }
+    url_plan::of_request(&mut load, &args.request)?;
+    let step = match (&args.urls, &args.vs, &args.url) {
+        (Some(file), ..) => {
+            let mut step = url_plan::step(&args.request, "")?;
+            if let Some(keys) = step.as_object_mut() {
+                keys.remove("get");
+                keys.insert("urls".to_owned(), json!(literal(&url_plan::absolute(Path::new(file)))));
+            }
+            step
+        }
+        (None, Some(_), _) => url_plan::step(&args.request, "${case.url}")?,
+        (None, None, url) => url_plan::step(&args.request, &literal(url.as_deref().unwrap_or_default()))?,
+    };
+    load.insert("journey".to_owned(), json!([step]));
+    Ok(load)
+}
+
+/// One line before it begins.
+fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
+    let trials = read.plan.schedule().len();
+    let what = match (&args.url, &args.vs) {
+        (Some(url), Some(other)) => format!("{url} against {other}: {trials} trials in turn"),
+        (Some(url), None) => url.clone(),
+        (None, _) => "a list of URLs".to_owned(),
+    };
+    mask::text(&what).into_owned()
+}
+
+fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
+    let run = match read_run(&result.dir) {
+        Ok(run) => run,
+        Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
+    };
+    let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
+    let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
+    let trouble = result.trials.iter().find_map(|t| t.failure.as_deref());
+    let compared = args.vs.as_ref().map(|_| compared(args, &run));
+    let worse = args.fail_on_worse && compared.iter().flatten().any(Comparison::is_worse);
+    let exit = Exit::of([result.exit, if worse { Exit::Failed } else { Exit::Ok }]);
+    match compared {
+        Some(comparison) => show_compared(args, result, exit, comparison),
+        None => show_one(args, &run),
+    }
+    if !args.json {
+        let dir = result.dir.display();
+        output::print(&format!("\nrecord: {dir}\n        loadlab report {dir}\n"));
+    }
+    match (trouble, written) {
+        (Some(trouble), _) if args.progress.quiet || exit == Exit::CouldNotRun => Ended::error(exit, trouble),
+        (_, Err(error)) => Ended::error(Exit::of([exit, Exit::CouldNotRun]), error),
+        _ => Ended::with(exit),
+    }
+}
+
+/// The second URL's trials beside those of the first.
+fn compared(args: &BenchArgs, run: &RunRecord) -> Option<Comparison> {
+    let all = findings(run);
+    let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
+    match all.cases.as_slice() {
+        [base, other] => Some(pair(base, other, all.comparing(options))),
+        _ => None,
+    }
+}
+
+/// One word for all figures: `better` and `worse` where no figure says the contrary.
+fn verdict(comparison: &Comparison) -> &'static str {
+    let has = |call: Call| comparison.called(call).next().is_some();
+    match (has(Call::Better), has(Call::Worse), has(Call::CannotTell)) {
+        (true, true, _) => "mixed",
+        (true, false, _) => Call::Better.name(),
+        (false, true, _) => Call::Worse.name(),
+        (false, false, true) => Call::CannotTell.name(),
+        (false, false, false) if comparison.rows.is_empty() => Call::CannotTell.name(),
+        (false, false, false) => Call::Same.name(),
+    }
+}
+
+/// The verdict in a line: the figures that decide it, with their intervals.
+fn verdict_line(comparison: &Comparison) -> String {
+    let word = verdict(comparison);
+    let deciding = comparison.rows.iter().filter(|row| match word {
+        "mixed" => matches!(row.call, Call::Better | Call::Worse),
+        word => row.call.name() == word,
+    });
+    let figure = |row: &Row| {
+        let effect = row.effect?;
+        let number = |value: f64| match row.scale {
+            Scale::Ratio => format!("{} ×", significant(value, 3)),
+            Scale::Difference => format!("{:+.2} points", value * 100.0),
+        };
+        let interval = effect.interval.map(|i| {
+            let of = |value: f64| number(value).replace(" ×", "").replace(" points", "");
+            format!(" ({} … {})", of(i.low), of(i.high))
+        });
+        let call = if word == "mixed" { format!(" {}", row.call.name()) } else { String::new() };
+        Some(format!("{}{call} {}{}", row.metric.id, number(effect.value), interval.unwrap_or_default()))
+    };
+    let figures: Vec<String> = deciding.filter_map(figure).collect();
+    let figures = if figures.is_empty() { "no figure tells".to_owned() } else { figures.join(", ") };
+    let said = match word {
+        "cannot_tell" => "cannot tell".to_owned(),
+        "mixed" => format!("{} is better in some figures and worse in others", comparison.other),
+        "same" => format!("{} is the same", comparison.other),
+        word => format!("{} is {word}", comparison.other),
+    };
+    format!("Verdict: {said}: {figures}\n\n")
+}
+
+fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: Option<Comparison>) {
+    let all: Vec<Comparison> = comparison.into_iter().collect();
+    if args.json {
+        let text = loadlab_report::comparisons_json(&all);
+        let compared: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let document = json!({
+            "run_dir": result.dir.display().to_string(),
+            "ended": result.ended,
+            "exit": exit.code(),
+            "verdict": all.first().map(verdict),
+            "compared": compared,
+        });
+        return output::print_json(&document);
+    }
+    let mut lines = String::new();
+    let line = all.first().map(verdict_line).unwrap_or_default();
+    loadlab_report::terminal::hanging(&mut lines, "", line.trim_end(), output::out_width(), str::to_owned);
+    output::print(&format!("{lines}\n"));
+    let document = loadlab_report::compared(&all);
+    output::print(&loadlab_report::text(&document, output::out_width(), output::out_has_colour()));
+}
+
+/// What `bench` shows without a record.
+fn show_one(args: &BenchArgs, run: &RunRecord) {
+    let Some(trial) = run.cases.iter().flat_map(|c| &c.trials).next() else { return };
+    let Some(summary) = &trial.summary else { return };
+    if args.json {
+        return output::print_summary(summary);
+    }
+    if loadlab_analysis::judge::could_not_run(summary) {
+        return;
+    }
+    let shown = loadlab_report::trial::Trial {
+        summary,
+        ok_responses: &trial.series.response_ok,
+        examples: &trial.examples,
+    };
+    output::print(&loadlab_report::trial_text(shown, output::out_width(), output::out_has_colour()));
+}

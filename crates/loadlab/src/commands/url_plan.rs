@@ -1,0 +1,154 @@
+//! A plan made of a URL and options, for commands that load a URL as a run. It is text like any other plan: it is what the
+//! record shows.
+
+use std::path::Path;
+
+use loadlab_plan::Options;
+use serde_json::{Map, Value, json};
+
+use super::check::{self, ReadPlan};
+use crate::args::PlanChoice;
+use crate::args::given::{self, ProxyGiven};
+use crate::args::request::RequestArgs;
+use crate::exit::Ended;
+
+/// Methods that are keys of a step.
+const METHODS: [&str; 7] = ["get", "post", "put", "delete", "patch", "head", "options"];
+
+/// A map of a plan.
+pub type Keys = Map<String, Value>;
+
+/// Text in which nothing stands for a variable.
+pub fn literal(text: &str) -> String {
+    text.replace("${", "$${")
+}
+
+/// A duration as a plan has it.
+pub fn duration(ns: u64) -> Value {
+    Value::from(match ns {
+        ns if ns % 1_000_000_000 == 0 => format!("{}s", ns / 1_000_000_000),
+        ns if ns % 1_000_000 == 0 => format!("{}ms", ns / 1_000_000),
+        ns => format!("{ns}ns"),
+    })
+}
+
+/// The one step of a journey: the request as the options have it. `target` is the URL in the plan's own words, variables
+/// included.
+///
+/// # Errors
+/// In words: what a plan cannot say, or a file that cannot be read.
+pub fn step(request: &RequestArgs, target: &str) -> Result<Value, String> {
+    let method = request.method().to_ascii_lowercase();
+    if !METHODS.contains(&method.as_str()) {
+        let known = METHODS.join(", ").to_ascii_uppercase();
+        return Err(format!("--method {}: a plan cannot send it\nhint: it knows {known}", request.method()));
+    }
+    let mut step = Keys::new();
+    step.insert(method, Value::from(target));
+    let headers = headers(request)?;
+    if !headers.is_empty() {
+        step.insert("headers".to_owned(), Value::from(headers));
+    }
+    match request.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
+        None => {}
+        Some((_, Some(file))) => {
+            if !Path::new(file).is_file() {
+                return Err(format!("cannot read the body from {file}: it is not a file"));
+            }
+            step.insert("body".to_owned(), json!({ "file": literal(&absolute(Path::new(file))) }));
+        }
+        Some((text, None)) => {
+            step.insert("body".to_owned(), Value::from(literal(text)));
+        }
+    }
+    Ok(Value::from(step))
+}
+
+/// Header fields of a step. Of a plan each has one value.
+fn headers(request: &RequestArgs) -> Result<Keys, String> {
+    let mut headers = Keys::new();
+    for (name, value) in given::headers(&request.headers, "-H", false)? {
+        if headers.keys().any(|known| known.eq_ignore_ascii_case(&name)) {
+            return Err(format!(
+                "-H: `{name}` is given twice, and a plan has each header once\nhint: join the values with a comma"
+            ));
+        }
+        headers.insert(name, Value::from(literal(&value)));
+    }
+    Ok(headers)
+}
+
+/// What the options say about all requests of a load.
+///
+/// # Errors
+/// In words: a file that cannot be read.
+pub fn of_request(load: &mut Keys, request: &RequestArgs) -> Result<(), String> {
+    let mut set = |key: &str, value: Value| load.insert(key.to_owned(), value);
+    if let Some(ns) = request.timeout {
+        set("timeout", duration(ns));
+    }
+    if request.no_keep_alive {
+        set("keep_alive", Value::from(false));
+    }
+    if request.http2 {
+        set("protocol", Value::from("http/2"));
+        set("streams_per_connection", Value::from(request.streams()));
+    }
+    if let Some(proxy) = request.proxy.as_ref().map(ProxyGiven::text).transpose()? {
+        set("proxy", Value::from(literal(&proxy)));
+    }
+    let mut tls = Keys::new();
+    let mut trust = |key: &str, value: Value| tls.insert(key.to_owned(), value);
+    for (key, file) in [("ca", &request.cacert), ("cert", &request.cert), ("key", &request.key)] {
+        if let Some(file) = file {
+            trust(key, Value::from(literal(&absolute(file))));
+        }
+    }
+    if request.insecure {
+        trust("insecure", Value::from(true));
+    }
+    if request.no_resumption {
+        trust("resumption", Value::from(false));
+    }
+    if let Some(version) = &request.tls_version {
+        trust("versions", json!([version]));
+    }
+    if !tls.is_empty() {
+        set("tls", Value::from(tls));
+    }
+    Ok(())
+}
+
+/// A path that means the same wherever the plan lies.
+pub fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+/// The text of a plan: a key on each line, those of `load` as well.
+pub fn text(plan: &Keys) -> String {
+    let mut out = String::new();
+    for (key, value) in plan {
+        match value {
+            Value::Object(inner) if key == "load" => {
+                out.push_str(&format!("{key}:\n"));
+                inner.iter().for_each(|(key, value)| out.push_str(&format!("  {key}: {value}\n")));
+            }
+            value => out.push_str(&format!("{key}: {value}\n")),
+        }
+    }
+    out
+}
+
+/// Checks such a plan, as if it lay in the current folder.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(name: &str, plan: &Keys, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
+    let text = text(plan);
+    let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
+    let plan_dir = Some(here.display().to_string());
+    let mut options = Options { set: choice.set.clone(), plan_dir, ..Options::default() };
+    options.outside = given::outside(&text, &options, &here);
+    let read = check::parse(name, text, &options, choice)?;
+    Ok(ReadPlan { options: Vec::new(), ..read })
+}
