@@ -261,8 +261,11 @@ fn tested(run: &RunRecord) -> String {
         1 => "One case".to_owned(),
         n => format!("{n} cases"),
     };
-    if !m.axes.is_empty() {
-        text.push_str(&format!(" ({})", m.axes.join(" × ")));
+    // Named cases differ in what their axes say.
+    let labels = Labels::of(run.cases.iter().map(|c| &c.facts), &m.axes);
+    let varying = if labels.axes.is_empty() { &m.axes } else { &labels.heads };
+    if !varying.is_empty() && m.cases.len() > 1 {
+        text.push_str(&format!(" ({})", varying.join(" × ")));
     }
     text.push_str(&match m.trials {
         1 => ", one trial".to_owned(),

@@ -85,6 +85,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         trials: planned,
         expect: vec!["p50 < 20ms".into()],
         figures: Vec::new(),
+        layout: None,
         derive: Vec::new(),
         quick: false,
         search: None,

@@ -47,6 +47,9 @@ pub struct Manifest {
     /// The figures that matter, as the plan names them; empty where it names none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<FigureFacts>,
+    /// The tool whose layout the report has beside its own: `siege` or `wrk`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
     /// What the plan works out of figures of its cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub derive: Vec<DerivedFacts>,

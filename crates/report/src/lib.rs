@@ -28,7 +28,7 @@ pub mod terminal;
 pub mod trial;
 
 pub use compose::compared::document as compared;
-pub use compose::{brief, compose};
+pub use compose::{Layout, brief, compose, layout};
 pub use export::{comparisons_json, csv, json};
 pub use junit::{junit, junit_of, junit_of_search};
 pub use render::html::html;

@@ -149,6 +149,43 @@ pub fn cut(text: &str, columns: usize) -> String {
     out
 }
 
+/// Texts cut to so many columns that stay as different as they were: where two would look alike, what is left out lies in
+/// their middle, and where that does not tell them apart either, they are numbered.
+pub fn cut_apart(texts: &[String], columns: usize) -> Vec<String> {
+    let differ = |cuts: &[String]| {
+        let alike = |i: usize, j: usize| cuts[i] == cuts[j] && texts[i] != texts[j];
+        !(0..cuts.len()).any(|i| (0..i).any(|j| alike(i, j)))
+    };
+    let at_end: Vec<String> = texts.iter().map(|t| cut(t, columns)).collect();
+    if differ(&at_end) {
+        return at_end;
+    }
+    let in_middle = |text: &String| {
+        if width_of(text) <= columns {
+            return text.clone();
+        }
+        let room = columns.saturating_sub(1);
+        let head = take_columns(text, room / 3);
+        let mut tail = String::new();
+        for c in text.chars().rev() {
+            if width_of(&tail) + char_width(c) > room - width_of(&head) {
+                break;
+            }
+            tail.insert(0, c);
+        }
+        format!("{head}…{tail}")
+    };
+    let middle: Vec<String> = texts.iter().map(in_middle).collect();
+    if differ(&middle) {
+        return middle;
+    }
+    let number = |(i, text): (usize, &String)| {
+        let number = format!("#{} ", i + 1);
+        format!("{number}{}", cut(text, columns.saturating_sub(width_of(&number))))
+    };
+    texts.iter().enumerate().map(number).collect()
+}
+
 /// Padded on the left to so many columns.
 pub fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width_of(text))))
@@ -266,6 +303,23 @@ pub fn sparkline(values: &[Option<f64>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cut_stays_different() {
+        let cut = |texts: &[&str], columns| {
+            cut_apart(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>(), columns)
+        };
+        assert_eq!(cut(&["short", "other"], 8), ["short", "other"]);
+        assert_eq!(cut(&["alpha-one", "beta-one"], 6), ["alpha…", "beta-…"]);
+        assert_eq!(
+            cut(&["size=medium, by=jemalloc", "size=medium, by=mimalloc"], 14),
+            ["size…=jemalloc", "size…=mimalloc"]
+        );
+        assert_eq!(
+            cut(&["aaaaaaaaaaaaXbbbbbbbbbbbb", "aaaaaaaaaaaaYbbbbbbbbbbbb"], 9),
+            ["#1 aaaaa…", "#2 aaaaa…"]
+        );
+    }
 
     #[test]
     fn widths_cuts_and_pads_count_columns() {

@@ -126,10 +126,13 @@ fn tables_open_and_are_copied() {
         browser.until(&format!("loadlab.copied?.startsWith({})", json!(head)));
         browser.value("loadlab.copied = ''");
     }
-    browser.click("#figures .scroll + .copy button");
+    browser.value("document.querySelector('#all-figures details').open = true");
+    browser.click("#all-figures .scroll + .copy button");
     browser.until("loadlab.copied?.startsWith('| figure | control | 1% CPU |')");
+    browser.click("#figures table.figures + .copy button");
+    browser.until("loadlab.copied?.startsWith('| case |') && loadlab.copied.includes('| bottleneck |')");
     browser.click("header .copy button");
-    browser.until("loadlab.copied?.startsWith('# edges under limits\\n\\n**Tested.** ')");
+    browser.until("loadlab.copied?.startsWith('# edges under limits\\n\\n3 cases') && loadlab.copied.includes('**Result.** ') && loadlab.copied.includes('| bottleneck |')");
     browser.until("document.querySelector('[role=status]').textContent === 'the answer copied as Markdown'");
     browser.is_silent();
 }
@@ -191,6 +194,96 @@ fn it_is_whole_on_every_screen() {
             browser.value("scrollTo({ top: 0, behavior: 'instant' })");
             let picture = format!("browser-{name}-{}-{scheme}.png", size.0);
             browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(picture));
+        }
+    }
+    browser.is_silent();
+}
+
+/// Thirty cases of two axes.
+fn matrix() -> RunRecord {
+    let (sizes, users) = ([1, 10, 100, 1000, 10_000], [1, 2, 5, 10, 20, 50]);
+    let points: Vec<(u64, u64)> = sizes.iter().flat_map(|s| users.iter().map(move |u| (*s, *u))).collect();
+    let specs: Vec<Spec> = points
+        .iter()
+        .map(|(size, users)| Spec {
+            seconds: 4,
+            ..spec(&format!("size={size}, users={users}"), *users, 20 + *users, 2.0 + *size as f64 / 50.0)
+        })
+        .collect();
+    let mut record = run("matrix", &specs, 1, &["p50 < 50ms"]);
+    let values = |(size, users): &(u64, u64)| {
+        vec![("size".to_owned(), size.to_string()), ("users".to_owned(), users.to_string())]
+    };
+    record.manifest.axes = vec!["size".to_owned(), "users".to_owned()];
+    for ((case, facts), point) in record.cases.iter_mut().zip(&mut record.manifest.cases).zip(&points) {
+        case.facts.values = values(point);
+        facts.values = values(point);
+    }
+    record
+}
+
+/// Boxes of text that stand in one another's way, or out of their own; as words.
+const CROWDED: &str = "(() => {
+    const bad = [];
+    const boxes = [...document.querySelectorAll('.node, .arrows, .figures td, .figures th, .answer div, h1, .sub, .tabs')]
+        .filter((e) => e.offsetParent);
+    for (const e of boxes) {
+        if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline')
+            bad.push(`${e.className || e.tagName} is too narrow: ${e.textContent.slice(0, 40)}`);
+    }
+    const solid = boxes.filter((e) => e.matches('.node, .answer div, h1, .sub')).map((e) => [e, e.getBoundingClientRect()]);
+    for (const [a, r] of solid) for (const [b, s] of solid) {
+        if (a === b || a.contains(b) || b.contains(a)) continue;
+        if (r.left < s.right - 1 && s.left < r.right - 1 && r.top < s.bottom - 1 && s.top < r.bottom - 1)
+            bad.push(`${a.textContent.slice(0, 30)} is over ${b.textContent.slice(0, 30)}`);
+    }
+    return bad;
+})()";
+
+#[test]
+fn the_first_screen_holds_the_answer() {
+    let mut browser = Browser::start();
+    let crowd: Vec<_> = (0..60).map(|i| component(&format!("shard-{i:02}"), 0.02, 1 << 20)).collect();
+    let long_name = "an axis value of eighty characters that goes on and on and on, to the very end of it";
+    let named = [spec(&format!("{long_name}, a"), 4, 50, 8.0), spec(&format!("{long_name}, b"), 4, 50, 8.0)];
+    let shards = Spec { components: crowd, ..spec("sixty", 4, 50, 8.0) };
+    let all_failed = Spec { fail_every: 1, ..spec("all failed", 4, 50, 8.0) };
+    let records = [
+        ("first-edges", edges(3)),
+        ("first-matrix", matrix()),
+        ("first-failed", run("failed", &[all_failed], 1, &["errors < 1%"])),
+        ("first-sixty", run("sixty", &[shards], 1, &[])),
+        ("first-names", run("long names", &named, 1, &["p99 < 2s"])),
+    ];
+    for (name, record) in records {
+        let file = page(name, &record);
+        for (size, scheme) in [((1280, 900), "light"), ((420, 900), "light"), ((1280, 900), "dark")] {
+            browser.screen(size, scheme);
+            browser.open(&file);
+            browser.value("scrollTo({ top: 0, behavior: 'instant' })");
+            let picture = format!("browser-{name}-{}-{scheme}.png", size.0);
+            browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(picture));
+            assert_eq!(browser.value(CROWDED), json!([]), "{name} at {size:?}");
+            let wide =
+                browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+            assert_eq!(wide, json!(0), "{name} at {size:?} scrolls sideways");
+            if size.0 == 1280 && name != "first-matrix" && name != "first-sixty" {
+                for wanted in
+                    ["h1 .badge", ".answer dt:nth-of-type(1)", ".node:not(.generator)", "#figures td .v"]
+                {
+                    let top =
+                        format!("document.querySelector('{wanted}').getBoundingClientRect().bottom <= 900");
+                    assert_eq!(
+                        browser.value(&top),
+                        json!(true),
+                        "{wanted} of {name} is below the first screen"
+                    );
+                }
+                assert_eq!(
+                    browser.value("[...document.querySelectorAll('.answer dt')].some((d) => d.textContent === 'First bottleneck')"),
+                    json!(true)
+                );
+            }
         }
     }
     browser.is_silent();
@@ -300,7 +393,7 @@ fn comparisons_are_drawn_and_copied() {
     std::fs::write(&file, html(&document)).expect("the target folder can be written");
     browser.open(&file);
     browser.click("header .copy button");
-    browser.until("loadlab.copied?.startsWith('# 2 comparisons\\n\\n**1% CPU.** worse: goodput ')");
+    browser.until("loadlab.copied?.includes('**1% CPU.** worse: goodput ')");
     assert_eq!(browser.value("loadlab.copied.includes('| case |')"), json!(false));
     pictures(&mut browser, "compare", "header");
     browser.is_silent();

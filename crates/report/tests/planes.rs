@@ -45,9 +45,15 @@ fn by_hand(name: &str) -> Document {
         behind: "the table below".into(),
         note: Some("A note.".into()),
     };
-    let section =
-        Section { id: "plane".into(), title: "Plane".into(), case: None, blocks: vec![Block::Plane(plane)] };
+    let section = Section {
+        id: "plane".into(),
+        title: "Plane".into(),
+        case: None,
+        is_folded: false,
+        blocks: vec![Block::Plane(plane)],
+    };
     Document {
+        is_brief: false,
         title: "by hand".into(),
         subtitle: String::new(),
         answer: Vec::new(),
@@ -59,9 +65,8 @@ fn by_hand(name: &str) -> Document {
 
 #[test]
 fn on_a_terminal() {
-    insta::assert_snapshot!(text(&by_hand("trend"), 60, false), @"
+    insta::assert_snapshot!(text(&by_hand("trend"), 60, false), @r"
     by hand
-
 
 
 

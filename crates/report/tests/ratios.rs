@@ -26,12 +26,14 @@ fn document() -> Document {
         note: Some("A note.".into()),
     };
     let section = Section {
+        is_folded: false,
         id: "differences".into(),
         title: "Differences".into(),
         case: None,
         blocks: vec![Block::Ratios(ratios)],
     };
     Document {
+        is_brief: false,
         title: "edges".into(),
         subtitle: String::new(),
         answer: Vec::new(),
@@ -43,9 +45,8 @@ fn document() -> Document {
 
 #[test]
 fn on_a_terminal() {
-    insta::assert_snapshot!(text(&document(), 90, false), @"
+    insta::assert_snapshot!(text(&document(), 90, false), @r"
     edges
-
 
 
 

@@ -140,6 +140,7 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         trials: plan.trials,
         expect: first_of_each(cases.iter().flat_map(|c| &c.expect).map(|e| e.text.clone()), String::clone),
         figures: first_of_each(cases.iter().flat_map(|c| &c.figures).map(figure_facts), |f| f.name.clone()),
+        layout: plan.layout.map(str::to_owned),
         derive: plan.derive.iter().map(derived_facts).collect(),
         quick: plan.quick,
         search: None,

@@ -272,6 +272,10 @@ pub enum Format {
     Html,
     Json,
     Csv,
+    /// The rows of siege
+    Siege,
+    /// The columns of wrk
+    Wrk,
 }
 
 #[derive(Debug, Arguments)]

@@ -3,6 +3,7 @@
 use loadlab_analysis::Exit;
 use loadlab_record::files;
 use loadlab_record::store::{RunRecord, read_run};
+use loadlab_report::Layout;
 
 use crate::args::{Format, ReportArgs};
 use crate::exit::Ended;
@@ -25,7 +26,7 @@ pub fn command(args: &ReportArgs) -> Ended {
 
 fn form_of(format: Format) -> Form {
     match format {
-        Format::Text | Format::Md => Form::Text,
+        Format::Text | Format::Md | Format::Siege | Format::Wrk => Form::Text,
         Format::Json => Form::Json,
         Format::Html | Format::Csv => Form::Data,
     }
@@ -35,17 +36,29 @@ fn form_of(format: Format) -> Form {
 pub fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
     match format {
         Format::Text => {
-            let (width, colour) = match to_file {
-                true => (100, false),
-                false => (output::out_width(), output::out_has_colour()),
-            };
+            let (width, colour) = shape(to_file);
             loadlab_report::text(&loadlab_report::compose(run), width, colour)
         }
         Format::Md => loadlab_report::markdown(&loadlab_report::compose(run)),
         Format::Html => loadlab_report::html(&loadlab_report::compose(run)),
         Format::Json => loadlab_report::json(run),
         Format::Csv => loadlab_report::csv(run),
+        Format::Siege => in_layout(run, Layout::Siege, to_file),
+        Format::Wrk => in_layout(run, Layout::Wrk, to_file),
     }
+}
+
+/// Columns and colour of a text.
+fn shape(to_file: bool) -> (usize, bool) {
+    match to_file {
+        true => (100, false),
+        false => (output::out_width(), output::out_has_colour()),
+    }
+}
+
+fn in_layout(run: &RunRecord, layout: Layout, to_file: bool) -> String {
+    let (width, colour) = shape(to_file);
+    loadlab_report::render::text::table(&loadlab_report::layout(run, layout), width, colour)
 }
 
 /// Writes `report.md` and `report.html` into a run's folder.

@@ -47,6 +47,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
         trials: 1,
         expect: expect.to_vec(),
         figures: Vec::new(),
+        layout: None,
         derive: Vec::new(),
         quick: false,
         search: None,

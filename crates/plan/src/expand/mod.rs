@@ -125,6 +125,7 @@ fn empty() -> Plan {
         allow_hosts: Vec::new(),
         isolate: Isolation::None,
         notes: Vec::new(),
+        layout: None,
         derive: Vec::new(),
         secrets: Secrets::default(),
         shown_text: String::new(),
@@ -214,6 +215,7 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
         }
     }
     plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
+    plan.layout = r.choice(fields, "report");
     if r.choice(fields, "order") == Some("sequential") {
         plan.order = Order::Sequential;
     }

@@ -80,6 +80,11 @@ pub(crate) static PLAN: Section = Section {
              the live screen show them first, and conditions may name them.",
         ),
         key(
+            "report",
+            Shape::OneOf(&["siege", "wrk"]),
+            "Adds a table in the layout of siege or wrk to the report, to lay beside one of theirs.",
+        ),
+        key(
             "derive",
             Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&DERIVED)),
             "Figures derived from those of cases, by name: `elapsed` of case `a` is `a.elapsed`.",

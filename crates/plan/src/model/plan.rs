@@ -34,6 +34,8 @@ pub struct Plan {
     pub isolate: Isolation,
     /// Remarks that are no mistakes, such as an axis that nothing uses.
     pub notes: Vec<String>,
+    /// The tool whose layout the report has beside its own: `siege` or `wrk`.
+    pub layout: Option<&'static str>,
     /// Figures that are worked out of those of its cases.
     pub derive: Vec<DerivedSpec>,
     /// Values that nothing may show: those of `${env.…}` and `${file:…}`, and credentials that the plan writes out.

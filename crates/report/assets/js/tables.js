@@ -54,12 +54,16 @@
     const range = i > 0 && cell.querySelector("small");
     return range ? `${main(cell)} (${range.textContent})` : main(cell);
   };
+  const titleOf = (element) => element.closest("section")?.querySelector("h2")?.firstChild.textContent.trim() ?? "table";
   const rowsOf = (table, read) => [...table.rows].map((row) => [...row.cells].map(read));
 
   loadlab.wireTables = () => {
     for (const box of document.querySelectorAll(".scroll")) {
       const table = box.querySelector("table");
-      box.after(copies(table.caption.textContent, () => rowsOf(table, told), () => rowsOf(table, main)));
+      box.after(copies(table.caption?.textContent ?? titleOf(box), () => rowsOf(table, told), () => rowsOf(table, main)));
+    }
+    for (const table of document.querySelectorAll("table.figures")) {
+      table.after(copies(titleOf(table), () => rowsOf(table, told), () => rowsOf(table, main)));
     }
     for (const figure of document.querySelectorAll(".compare")) {
       const title = figure.querySelector("figcaption").firstChild.textContent;
@@ -130,14 +134,10 @@
       const facts = [...header.querySelectorAll(".answer div")].map(
         (div) => `**${text(div.querySelector("dt"))}.** ${text(div.querySelector("dd"))}\n`,
       );
-      const cases = [...header.querySelectorAll(".cases a")].map((a) => [
-        text(a.querySelector(".name")),
-        text(a.querySelector(".badge")).replace(/^\S\s/, ""),
-        text(a.querySelector(".line")),
-      ]);
+      const cases = document.querySelector("table.figures");
       const title = header.querySelector("h1").firstChild.textContent.trim();
-      const table = cases.length ? `\n${markdown([["case", "verdict", "in short"], ...cases])}` : "";
-      return `# ${title}\n\n${facts.join("\n")}${table}`;
+      const table = cases ? `\n${markdown(rowsOf(cases, told))}` : "";
+      return `# ${title}\n\n${text(header.querySelector(".sub"))}\n\n${facts.join("\n")}${table}`;
     };
     header.append(make("div", { className: "copy" }, "Copy the answer as ", button("Markdown", "the answer", take)));
   };

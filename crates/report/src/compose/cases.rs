@@ -85,7 +85,7 @@ pub(super) fn bottleneck(case: &CaseFindings<'_>) -> String {
     use loadlab_analysis::bottleneck::Kind;
     let Some(found) = &case.diagnosis.bottleneck else { return figures::NOTHING.to_owned() };
     let what = match found.kind {
-        Kind::Nothing => return "none saturated".to_owned(),
+        Kind::Nothing | Kind::Latency => return "none saturated".to_owned(),
         Kind::CpuLimit => "CPU limit",
         Kind::OneCore => "one core",
         Kind::HostCpu => "host CPU",

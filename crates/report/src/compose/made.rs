@@ -11,12 +11,12 @@ pub fn subtitle(run: &RunRecord) -> String {
     let m = &run.manifest;
     let host = &m.host;
     format!(
-        "{} · loadlab {} · {}, {}, {}",
-        m.started,
-        m.loadlab,
-        if host.cpu.is_empty() { "unknown CPU" } else { &host.cpu },
+        "{} UTC, {} of {}, {}, loadlab {}.",
+        m.started.get(..16).unwrap_or(&m.started).replace('T', " "),
         plural(host.cores, "core", "cores"),
-        bytes(host.memory_bytes as f64)
+        if host.cpu.is_empty() { "unknown CPU" } else { &host.cpu },
+        bytes(host.memory_bytes as f64),
+        m.loadlab
     )
 }
 

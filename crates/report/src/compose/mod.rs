@@ -25,7 +25,7 @@ use loadlab_analysis::metric::{self, Metric, Unit};
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;
 
-use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Remark, Section};
+use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Remark, Section, Table};
 use crate::figures;
 
 /// The report of a run.
@@ -41,7 +41,7 @@ pub fn compose(run: &RunRecord) -> Document {
     sections.extend(scalability::section(&findings.scalability));
     sections.extend(findings.cases.iter().enumerate().map(|(i, case)| case::section(i, case, &order)));
     sections.extend(remarks::doubts(&findings));
-    sections.push(all_figures(&findings));
+    sections.push(all_figures(&findings, m.layout.as_deref()));
     sections.push(made::section(run));
     sections.retain(|s| !s.blocks.is_empty());
     search::described(document(run, &findings, sections), m, &findings)
@@ -82,13 +82,13 @@ fn document(run: &RunRecord, findings: &Findings<'_>, sections: Vec<Section>) ->
         Some(constant) => format!("{} All with {constant}.", statement.tested),
         None => statement.tested.clone(),
     };
-    let mut answer = vec![Fact::new("Tested", tested), Fact::new("Result", &statement.result)];
+    let mut answer = vec![Fact::new("Result", &statement.result)];
     answer.extend(differences::fact(findings));
     answer.push(Fact::new("First bottleneck", &statement.first_bottleneck));
     answer.push(Fact::new("Confidence", &statement.confidence));
     Document {
         title: run.manifest.name.clone(),
-        subtitle: made::subtitle(run),
+        subtitle: format!("{tested} {}", made::subtitle(run)),
         answer,
         verdict: worst(findings.cases.iter().map(|c| c.verdict)),
         cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case, &findings.figures)).collect(),
@@ -172,15 +172,49 @@ fn side_by_side(findings: &Findings<'_>, axes: &[String]) -> Section {
     Section::new("figures", title, blocks)
 }
 
-/// Every figure there is, in the layouts of siege and wrk: for who compares with a table made from them.
-fn all_figures(findings: &Findings<'_>) -> Section {
+/// Every figure there is, and the layout of another tool where the plan asks for it.
+fn all_figures(findings: &Findings<'_>, layout: Option<&str>) -> Section {
     let is_measured = findings.cases.iter().any(|c| c.summaries().next().is_some());
-    let blocks = if is_measured {
-        vec![Block::Table(tables::figures(findings)), Block::Table(tables::latency_block(findings))]
-    } else {
-        Vec::new()
-    };
-    Section { is_folded: true, ..Section::new("all-figures", "All figures", blocks) }
+    let mut tables = Vec::new();
+    if is_measured {
+        tables.extend(layout.and_then(Layout::named).map(|layout| layout.table(findings)));
+        tables.push(tables::figures(findings));
+    }
+    let blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
+    // What was asked for is not folded away.
+    Section { is_folded: layout.is_none(), ..Section::new("all-figures", "All figures", blocks) }
+}
+
+/// A layout of another tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// siege's rows.
+    Siege,
+    /// wrk's columns.
+    Wrk,
+}
+
+impl Layout {
+    /// As a plan names it.
+    pub fn named(name: &str) -> Option<Layout> {
+        match name {
+            "siege" => Some(Layout::Siege),
+            "wrk" => Some(Layout::Wrk),
+            _ => None,
+        }
+    }
+
+    fn table(self, findings: &Findings<'_>) -> Table {
+        match self {
+            Layout::Siege => tables::siege(findings),
+            Layout::Wrk => tables::latency_block(findings),
+        }
+    }
+}
+
+/// A run's cases in the layout of another tool.
+pub fn layout(run: &RunRecord, layout: Layout) -> Table {
+    layout.table(&findings(run))
 }
 
 fn closed_model_note(findings: &Findings<'_>) -> Option<String> {

@@ -107,7 +107,8 @@ fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Opt
 /// The component or link that the bottleneck is.
 fn culprit<'a>(case: &'a CaseFindings<'_>) -> Option<&'a str> {
     let found = case.diagnosis.bottleneck.as_ref()?;
-    found.component.as_deref().filter(|_| found.kind != Kind::Nothing)
+    // Where time passes is no bottleneck as long as nothing is saturated.
+    found.component.as_deref().filter(|_| !matches!(found.kind, Kind::Nothing | Kind::Latency))
 }
 
 /// Components that an answer names: `edge1, edge2` are two.

@@ -13,30 +13,37 @@ use super::{Order, ranged, spread_cell};
 use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
 
-/// One row a figure, one column a case: siege's twelve, then ours, then failures of every kind that happened.
+/// What siege calls differently comes first, then what nobody else has.
+const ALL: [&str; 10] = [
+    "transactions",
+    "availability",
+    "elapsed_time",
+    "data_transferred",
+    "throughput",
+    "concurrency",
+    "response_time",
+    "shortest_transaction",
+    "longest_transaction",
+    "stdev",
+];
+
+/// One row a figure, one column a case: every figure there is, failures of every kind that happened included.
 pub fn figures(findings: &Findings<'_>) -> Table {
     let cases = &findings.cases;
     let happened = |m: &Metric| {
         let is_some = |s: &Summary| !matches!(m.of(s), Value::Known(0.0) | Value::Nothing);
         cases.iter().flat_map(|c| c.summaries()).any(is_some)
     };
-    let own = metric::OWN.into_iter().filter(|m| match &*m.id {
-        "dropped" | "in_flight" => happened(m),
+    let own = metric::OWN.into_iter().chain(metric::OF_SYSTEM).filter(|m| match &*m.id {
+        "dropped" | "in_flight" | "cpu_per_request" | "memory_peak" => happened(m),
         "stragglers" | "tail" => cases.iter().flat_map(|c| c.summaries()).any(Summary::has_tail),
         _ => true,
     });
-    let failures = metric::failures().filter(happened);
-    let rows = metric::SIEGE.into_iter().chain(own).chain(failures).map(|m| {
-        let name =
-            Cell { detail: Some(m.about.to_string()), ..Cell::new(figures::percentile_label_of(&m.id)) };
-        std::iter::once(name).chain(cases.iter().map(|c| figure_cell(c, &m))).collect()
-    });
+    let of_plan = findings.figures.iter().filter(|m| findings.are_of_plan && metric::named(&m.id).is_none());
+    let all = of_plan.cloned().chain(own).chain(ALL.into_iter().filter_map(metric::named));
+    let metrics: Vec<Metric> = all.chain(metric::failures().filter(happened)).collect();
     let trials = cases.iter().map(|c| c.summaries().count()).max().unwrap_or(0);
     Table {
-        caption: "Figures of every case".into(),
-        head: std::iter::once("figure".to_owned()).chain(cases.iter().map(|c| c.case.facts.name.clone())).collect(),
-        words: Vec::new(),
-        rows: rows.collect(),
         note: joined([
             (trials > 1).then(|| {
                 "Each figure is its own median over the valid trials, of an even number the worse of the middle two, and \
@@ -46,6 +53,31 @@ pub fn figures(findings: &Findings<'_>) -> Table {
             left_out(findings),
             not_measured(findings),
         ]),
+        ..rows_of(findings, "Every figure of every case", &metrics)
+    }
+}
+
+/// siege's twelve rows, under siege's names and in siege's order.
+pub fn siege(findings: &Findings<'_>) -> Table {
+    let failures = metric::failures()
+        .filter(|m| findings.cases.iter().flat_map(|c| c.summaries()).any(|s| m.of(s) != Value::Known(0.0)));
+    let metrics: Vec<Metric> = metric::SIEGE.into_iter().chain(failures).collect();
+    rows_of(findings, "In siege's layout", &metrics)
+}
+
+fn rows_of(findings: &Findings<'_>, caption: &str, metrics: &[Metric]) -> Table {
+    let cases = &findings.cases;
+    let rows = metrics.iter().map(|m| {
+        let name =
+            Cell { detail: Some(m.about.to_string()), ..Cell::new(figures::percentile_label_of(&m.id)) };
+        std::iter::once(name).chain(cases.iter().map(|c| figure_cell(c, m))).collect()
+    });
+    Table {
+        caption: caption.to_owned(),
+        head: std::iter::once("figure".to_owned()).chain(cases.iter().map(|c| c.label.clone())).collect(),
+        words: Vec::new(),
+        rows: rows.collect(),
+        note: None,
     }
 }
 
@@ -117,7 +149,7 @@ pub fn latency_block(findings: &Findings<'_>) -> Table {
         std::iter::once(name).chain(metrics.iter().map(|(_, m)| cell(case, m))).collect()
     };
     Table {
-        caption: "Latency and requests per second".into(),
+        caption: "In wrk's layout".into(),
         head: std::iter::once("case".to_owned()).chain(metrics.iter().map(|(label, _)| (*label).to_owned())).collect(),
         words: Vec::new(),
         rows: findings.cases.iter().map(row).collect(),

@@ -14,7 +14,7 @@ use crate::document::{
 use crate::figures;
 use crate::plane::Plane;
 use crate::terminal::{
-    Paint, Tone, bar, cut, hanging, harmless, left, open_bar, right, sparkline, width_of, wrap,
+    Paint, Tone, bar, cut, cut_apart, hanging, harmless, left, open_bar, right, sparkline, width_of, wrap,
 };
 
 /// The document for a terminal so many columns wide.
@@ -232,17 +232,26 @@ impl Page {
                 right(&text, width)
             }
         };
-        let head: String =
-            columns.iter().map(|(i, width)| place(*i, &harmless(&table.head[*i]), *width)).collect();
+        let heads: Vec<String> = columns.iter().map(|(i, _)| harmless(&table.head[*i])).collect();
+        let narrowest = columns.iter().map(|(_, width)| width.saturating_sub(2)).min().unwrap_or(0);
+        let apart = cut_apart(&heads, narrowest);
+        // Where ends tell heads apart, each has its own room.
+        let is_plain = heads.iter().zip(&apart).all(|(head, short)| *short == cut(head, narrowest));
+        let head: String = columns
+            .iter()
+            .zip(heads.iter().zip(&apart))
+            .map(|((i, width), (head, short))| place(*i, if is_plain { head } else { short }, *width))
+            .collect();
         let line = format!("{}{head}", left(&cut(&harmless(&table.head[0]), names), names));
         let _ = writeln!(out, "{}", self.paint.tone(Tone::Faint, line.trim_end()));
-        for row in &table.rows {
+        let all: Vec<String> = table.rows.iter().map(|row| harmless(&row[0].text)).collect();
+        for (row, name) in table.rows.iter().zip(&cut_apart(&all, names)) {
             let cell = |(i, width): &(usize, usize)| {
                 let text = place(*i, &harmless(&row[*i].text), *width);
                 self.paint.tone(tone_of(row[*i].weight), &text)
             };
             let cells: String = columns.iter().map(cell).collect();
-            let name = left(&cut(&harmless(&row[0].text), names), names);
+            let name = left(name, names);
             let _ = writeln!(out, "{}", format!("{name}{cells}").trim_end());
             let has_room = !self.is_brief || table.rows.len() <= DETAILED_IN_BRIEF;
             if has_room && columns.iter().any(|(i, _)| row[*i].detail.is_some()) {

@@ -441,6 +441,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         trials,
         expect: expect.iter().map(|e| (*e).to_owned()).collect(),
         figures: Vec::new(),
+        layout: None,
         derive: Vec::new(),
         quick: false,
         search: None,

@@ -12,7 +12,9 @@ pub(super) fn cases(out: &mut String, table: &CaseTable) {
     for label in &table.labels {
         let _ = write!(out, "<th scope=\"col\">{}</th>", escape(label));
     }
-    out.push_str("<th scope=\"col\">verdict</th>");
+    if differ(table) {
+        out.push_str("<th scope=\"col\">verdict</th>");
+    }
     for figure in &table.figures {
         let log =
             if figure.is_logarithmic && figure.has_bars { " <span class=\"faint\">(log)</span>" } else { "" };
@@ -33,6 +35,11 @@ pub(super) fn cases(out: &mut String, table: &CaseTable) {
     }
 }
 
+/// Where all cases have the verdict of the run, the title says it.
+fn differ(table: &CaseTable) -> bool {
+    table.rows.iter().any(|row| row.verdict != table.rows[0].verdict)
+}
+
 fn row(out: &mut String, row: &CaseRow, table: &CaseTable) {
     out.push_str("<tr>");
     for (i, (label, head)) in row.labels.iter().zip(&table.labels).enumerate() {
@@ -44,14 +51,16 @@ fn row(out: &mut String, row: &CaseRow, table: &CaseTable) {
         let base = if i == 0 && row.is_base { "<small>baseline</small>" } else { "" };
         let _ = write!(out, "<{tag}{scope} data-head=\"{}\">{link}{base}</{tag}>", escape(head));
     }
-    let _ = write!(out, "<td data-head=\"verdict\">{}</td>", badge(row.verdict).trim_start());
+    if differ(table) {
+        let _ = write!(out, "<td data-head=\"verdict\">{}</td>", badge(row.verdict).trim_start());
+    }
     for (cell, head) in row.figures.iter().zip(&table.figures) {
         figure(out, cell, head);
     }
     let weight = if row.bottleneck == "none saturated" { "faint" } else { "culprit" };
     let _ = writeln!(
         out,
-        "<td data-head=\"bottleneck\"><span class=\"{weight}\">{}</span></td></tr>",
+        "<td class=\"b\" data-head=\"bottleneck\"><span class=\"{weight}\">{}</span></td></tr>",
         escape(&row.bottleneck)
     );
 }
