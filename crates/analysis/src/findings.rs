@@ -18,7 +18,7 @@ use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
 use crate::differences::{self, Comparing};
-use crate::labels::Labels;
+use crate::labels::{Labels, described};
 use crate::metric::{self, Metric};
 use crate::partial::partial;
 use crate::scalability::{Scalability, scalability};
@@ -77,8 +77,8 @@ pub fn findings(run: &RunRecord) -> Findings<'_> {
     let no_differences = if is_search { None } else { no_differences(run, &cases) };
     let statement = Statement {
         tested: tested(run),
-        result: result(run, &cases),
-        first_bottleneck: first_bottleneck(&cases),
+        result: result(run, &cases, &labels),
+        first_bottleneck: first_bottleneck(&cases, &labels),
         confidence: confidence(&cases, no_differences.as_deref()),
     };
     let scalability = scalability(&cases);
@@ -108,7 +108,7 @@ pub fn findings(run: &RunRecord) -> Findings<'_> {
 }
 
 /// The first bottleneck of each case; cases with the same one share a sentence.
-fn first_bottleneck(cases: &[CaseFindings<'_>]) -> String {
+fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     for case in cases {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
@@ -119,7 +119,8 @@ fn first_bottleneck(cases: &[CaseFindings<'_>]) -> String {
     }
     let sentence = |(text, names): &(&str, Vec<&str>)| match cases.len() {
         1 => format!("{}.", capital(text)),
-        _ => format!("{}: {text}.", listed(names)),
+        n if names.len() == n => format!("Every case: {text}."),
+        _ => format!("{}: {text}.", named(cases, labels, names)),
     };
     const MOST: usize = 4;
     let mut words: Vec<String> = said.iter().take(MOST).map(sentence).collect();
@@ -245,6 +246,13 @@ fn trial_findings<'a>(
     TrialFindings { number, summary, record: Some(record), trouble }
 }
 
+/// Some cases: what tells them from the others, or their names.
+fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String {
+    let facts = cases.iter().map(|c| &c.case.facts);
+    let is_meant = |facts: &loadlab_record::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
+    described(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
+}
+
 /// Names in a row, the first few of them.
 fn listed(names: &[&str]) -> String {
     const MOST: usize = 4;
@@ -290,7 +298,8 @@ fn tested(run: &RunRecord) -> String {
     text
 }
 
-fn result(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
+fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> String {
+    let listed = |names: &[&str]| named(cases, labels, names);
     let with = |verdict: Verdict| -> Vec<&str> {
         cases.iter().filter(|c| c.verdict == verdict).map(|c| c.label.as_str()).collect()
     };

@@ -45,8 +45,9 @@ impl Groups {
             }
         }
         for (name, members) in &mut all {
-            if let [only] = members.as_slice() {
-                name.clone_from(only);
+            match members.as_slice() {
+                [only] => name.clone_from(only),
+                _ => name.truncate(name.trim_end_matches(['-', '_']).len()),
             }
         }
         // A group must not be called like another component.

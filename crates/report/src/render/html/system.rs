@@ -6,19 +6,24 @@ use std::fmt::Write;
 use super::escape;
 use crate::document::{Drawing, Edge, Gauge, Node};
 
+/// With more drawings than this a reader picks one from a list.
+const MOST_TABS: usize = 8;
+
 /// One drawing after the other; the script of the page shows one at a time.
 pub(super) fn drawings(out: &mut String, all: &[Drawing]) {
     out.push_str("<div class=\"drawings\">\n");
     if all.len() > 1 {
         out.push_str("<div class=\"tabs\" role=\"group\" aria-label=\"Case drawn\" hidden>");
+        let is_list = all.len() > MOST_TABS;
+        out.push_str(if is_list { "<select aria-label=\"Case drawn\">" } else { "" });
         for (i, drawing) in all.iter().enumerate() {
-            let _ = write!(
-                out,
-                "<button type=\"button\" data-drawing=\"{i}\">{}</button>",
-                escape(&drawing.case)
-            );
+            let (tag, place) = match is_list {
+                true => ("option", format!("value=\"{i}\"")),
+                false => ("button", format!("type=\"button\" data-drawing=\"{i}\"")),
+            };
+            let _ = write!(out, "<{tag} {place}>{}</{tag}>", escape(&drawing.case));
         }
-        out.push_str("</div>\n");
+        out.push_str(if is_list { "</select></div>\n" } else { "</div>\n" });
     }
     for drawing in all {
         let _ = write!(out, "<figure class=\"drawing\">\n");
