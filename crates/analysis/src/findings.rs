@@ -227,7 +227,7 @@ fn trial_findings<'a>(
     let summary = match &record.summary {
         Some(summary) => Some(Cow::Borrowed(summary)),
         None if record.ticks.is_empty() => None,
-        None => Some(Cow::Owned(partial(record, &case.facts))),
+        None => Some(Cow::Owned(partial(record, &case.facts, &run.manifest.figures))),
     };
     let ended = match summary.as_deref().map(|s| s.ended) {
         Some(Ended::Complete | Ended::Stopped) => None,

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::event::EventKind;
+use loadlab_record::expr::{Figure, Sum};
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
-use loadlab_record::manifest::CaseFacts;
+use loadlab_record::manifest::{CaseFacts, FigureFacts};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
@@ -18,8 +19,9 @@ use crate::components::cpu_s;
 use crate::input::{LoadRun, Planned, TrialInput};
 use crate::summarise::summarise;
 
-/// The summary of a cut-off trial. `case` tells the users or the rate, as far as the manifest knows.
-pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {
+/// The summary of a cut-off trial. `case` tells the users or the rate, as far as the manifest knows, and `figures` are the
+/// manifest's.
+pub fn partial(trial: &TrialRecord, case: &CaseFacts, figures: &[FigureFacts]) -> Summary {
     let loads = loads_of(trial);
     let samples = trial.samples.unpacked();
     summarise(TrialInput {
@@ -35,8 +37,22 @@ pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {
         intervals: &trial.intervals,
         drain_s: None,
         loss: None,
-        planned: Planned::default(),
+        planned: Planned { figures: figures_of(figures, case), ..Planned::default() },
     })
+}
+
+/// The figures that the plan names, as this case works them out.
+fn figures_of(figures: &[FigureFacts], case: &CaseFacts) -> Vec<Figure> {
+    let mut all: Vec<Figure> = Vec::new();
+    for figure in figures {
+        let text = case.figures.get(&figure.name).unwrap_or(&figure.value);
+        // One that cannot be read has no value, as in a trial that nothing was measured of.
+        if let Ok(sum) = Sum::parse(text) {
+            let sum = sum.with_figures(&all);
+            all.push(Figure { name: figure.name.clone(), sum, kind: figure.kind });
+        }
+    }
+    all
 }
 
 fn facts_of(trial: &TrialRecord, case: &CaseFacts) -> LoadFacts {

@@ -243,7 +243,7 @@ fn killed() -> TrialRecord {
 #[test]
 fn a_killed_trial_still_adds_up() {
     let case = CaseFacts { users: Some(4), ..CaseFacts::default() };
-    let s = partial(&killed(), &case);
+    let s = partial(&killed(), &case, &[]);
     let r = &s.requests;
     assert_eq!((r.due, r.dropped, r.started, r.ok, r.failed, r.in_flight), (107, 1, 106, 101, 2, 3));
     assert_eq!((s.ended, s.verdict), (Ended::Partial, Verdict::Invalid));
@@ -266,7 +266,7 @@ fn a_killed_trial_knows_what_was_planned() {
         ..LoadFacts::default()
     };
     killed.events = vec![Event { at_s: 0.0, what: EventKind::Planned { load: Box::new(load.clone()) } }];
-    assert_eq!(partial(&killed, &CaseFacts::default()).load, load);
+    assert_eq!(partial(&killed, &CaseFacts::default(), &[]).load, load);
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
         &["report", "loadlab-runs/one", "--format", "md"],
         &["report", "loadlab-runs/one", "--format", "json"],
         &["report", "loadlab-runs/one", "--format", "html"],
-        &["show", "one"],
+        &["show", "one", "--full"],
         &["list"],
         &["list", "--json"],
         &["list", "--trend", "p99"],

@@ -134,7 +134,7 @@ fn runs_are_listed_shown_and_followed() {
     lab.loadlab(&["list", "--trend", "p12"]).expect(2, &["no figure is named `p12`", "hint: known figures:"]);
     lab.loadlab(&["list", "nowhere"]).expect(2, &["cannot read nowhere"]);
     for run in ["last", &format!("{name}-2"), &format!("loadlab-runs/{name}-2")] {
-        let shown = lab.loadlab(&["show", run]);
+        let shown = lab.loadlab(&["show", run, "--full"]);
         shown.expect(0, &[]);
         let report = lab.loadlab(&["report", &format!("loadlab-runs/{name}-2")]);
         assert_eq!(shown.out, report.out);

@@ -1,5 +1,7 @@
 //! `manifest.json`: what a run is – enough to understand its folder without the plan or the machine.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::expr::Kind;
@@ -188,4 +190,7 @@ pub struct CaseFacts {
     pub users: Option<u64>,
     /// Rate in the open model, if the case has one load.
     pub rate_per_s: Option<f64>,
+    /// Figures that are worked out otherwise than the manifest says, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, String>,
 }

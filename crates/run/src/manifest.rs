@@ -64,7 +64,8 @@ impl Record {
         let place = match self.manifest.cases.iter().position(|c| c.name == case.name) {
             Some(place) => place,
             None => {
-                self.manifest.cases.push(case_facts(case, &case_dir_name(&case.name)));
+                let dir = case_dir_name(&case.name);
+                self.manifest.cases.push(case_facts(case, &dir, &self.manifest.figures));
                 self.tried.push(0);
                 self.writer.manifest(&self.manifest)?;
                 self.manifest.cases.len() - 1
@@ -119,6 +120,7 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
     let cases = plan.cases();
     let dirs = case_dir_names(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
     let components = cases.iter().flat_map(|c| &c.system.components);
+    let figures = first_of_each(cases.iter().flat_map(|c| &c.figures).map(figure_facts), |f| f.name.clone());
     let facts = |c: &plan::ComponentSpec| ComponentFacts { name: c.name.clone(), run: c.part.text() };
     Manifest {
         record: RECORD_VERSION,
@@ -136,10 +138,10 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         words: plan.describe(),
         components: first_of_each(components.map(facts), |c| c.name.clone()),
         axes: plan.axes.clone(),
-        cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir)).collect(),
+        cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir, &figures)).collect(),
         trials: plan.trials,
         expect: first_of_each(cases.iter().flat_map(|c| &c.expect).map(|e| e.text.clone()), String::clone),
-        figures: first_of_each(cases.iter().flat_map(|c| &c.figures).map(figure_facts), |f| f.name.clone()),
+        figures,
         layout: plan.layout.map(str::to_owned),
         derive: plan.derive.iter().map(derived_facts).collect(),
         quick: plan.quick,
@@ -157,7 +159,7 @@ fn derived_facts(derived: &plan::DerivedSpec) -> DerivedFacts {
     DerivedFacts { name, value, against }
 }
 
-fn case_facts(case: &Case, dir: &str) -> CaseFacts {
+fn case_facts(case: &Case, dir: &str, figures: &[FigureFacts]) -> CaseFacts {
     let model = match case.loads.as_slice() {
         [load] => Some(&load.model),
         _ => None,
@@ -168,7 +170,17 @@ fn case_facts(case: &Case, dir: &str) -> CaseFacts {
         // A rate of users is none of requests.
         Some(plan::Model::Sessions { .. } | plan::Model::Command(_)) | None => (None, None),
     };
-    CaseFacts { name: case.name.clone(), dir: dir.to_owned(), values: case.values.clone(), users, rate_per_s }
+    let differs =
+        |f: &&plan::FigureSpec| figures.iter().any(|all| all.name == f.name && all.value != f.value);
+    let own = case.figures.iter().filter(differs).map(|f| (f.name.clone(), f.value.clone()));
+    CaseFacts {
+        name: case.name.clone(),
+        dir: dir.to_owned(),
+        values: case.values.clone(),
+        users,
+        rate_per_s,
+        figures: own.collect(),
+    }
 }
 
 /// In order, without those whose key was there before.

@@ -348,8 +348,10 @@ pub struct BaselineArgs {
 }
 
 #[derive(Debug, Arguments)]
-#[command(after_help = "Examples:\n  loadlab show last\n  loadlab show last --brief\n  \
-    loadlab show last '1% CPU'\n  loadlab show edges-20261125-101500 'cpu=*'")]
+#[command(
+    after_help = "Examples:\n  loadlab show last\n  loadlab show last --full\n  loadlab show last --brief\n  \
+    loadlab show last '1% CPU'\n  loadlab show edges-20261125-101500 'cpu=*'"
+)]
 pub struct ShowArgs {
     /// A run's folder, its name in the list, or `last` for the newest; or a case of the newest run
     #[arg(value_name = "RUN|CASE", default_value = "last")]
@@ -357,6 +359,9 @@ pub struct ShowArgs {
     /// Only the case with this name (`*` and `?` as in a shell)
     #[arg(value_name = "CASE")]
     pub case: Option<String>,
+    /// Print the whole report: each case, its examples, all figures, the setup
+    #[arg(long, conflicts_with = "brief")]
+    pub full: bool,
     /// Print one line a case
     #[arg(long)]
     pub brief: bool,

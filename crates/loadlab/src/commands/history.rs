@@ -91,10 +91,15 @@ fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
 pub fn show(args: &ShowArgs) -> Ended {
     let shown = chosen(args).and_then(|(dir, case)| {
         let mut run = read_run(&dir).map_err(|e| e.to_string())?;
-        if let Some(case) = case {
-            only(&mut run, &case)?;
+        if let Some(case) = &case {
+            only(&mut run, case)?;
         }
-        Ok(if args.brief { brief(&run) } else { report::render(&run, Format::Text, false) })
+        Ok(match () {
+            () if args.brief => brief(&run),
+            // Who names a case wants to see it.
+            () if args.full || case.is_some() => report::render(&run, Format::Text, false),
+            () => report::brief(&run),
+        })
     });
     match shown {
         Ok(text) => {

@@ -168,7 +168,7 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
         Ok(()) => {
             let dir = result.dir.display();
             output::print(&format!(
-                "\nreport: {dir}/report.html\n        {dir}/report.md\n        loadlab report {dir}\n"
+                "\nreport: {dir}/report.html\n        {dir}/report.md\n        loadlab show {dir} --full\n"
             ));
             Ended::with(result.exit)
         }

@@ -35,6 +35,10 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
     }
     lines.push(trials(plan));
     lines.extend(vary(cases, &plan.dir));
+    if let Some(case) = cases.first().filter(|c| !c.figures.is_empty()) {
+        let figures: Vec<String> = case.figures.iter().map(|f| format!("{} = {}", f.name, f.value)).collect();
+        lines.push(format!("figures: {}", figures.join("; ")));
+    }
     if !plan.allow_hosts.is_empty() {
         lines.push(format!("may load {} besides loopback", plan.allow_hosts.join(", ")));
     }

@@ -235,8 +235,10 @@ impl Page {
         let heads: Vec<String> = columns.iter().map(|(i, _)| harmless(&table.head[*i])).collect();
         let narrowest = columns.iter().map(|(_, width)| width.saturating_sub(2)).min().unwrap_or(0);
         let apart = cut_apart(&heads, narrowest);
-        // Where ends tell heads apart, each has its own room.
-        let is_plain = heads.iter().zip(&apart).all(|(head, short)| *short == cut(head, narrowest));
+        // Where each fits its own column, or its beginning tells it from the others, that is what it reads.
+        let own: Vec<String> =
+            heads.iter().zip(columns).map(|(head, (_, width))| cut(head, width.saturating_sub(2))).collect();
+        let is_plain = !(0..own.len()).any(|i| (0..i).any(|k| own[i] == own[k] && heads[i] != heads[k]));
         let head: String = columns
             .iter()
             .zip(heads.iter().zip(&apart))

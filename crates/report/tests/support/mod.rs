@@ -405,6 +405,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         values: vec![("users".into(), spec.users.to_string())],
         users: Some(spec.users),
         rate_per_s: None,
+        figures: BTreeMap::new(),
     };
     let components = specs.first().map_or(Vec::new(), |s| s.components.clone());
     let manifest = Manifest {
