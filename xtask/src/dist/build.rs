@@ -17,11 +17,13 @@ const ZIG: &str = "0.17.1";
 
 /// Link with what comes with Rust; and pack relocations, of which a program that lies anywhere in memory has 30,000: it is
 /// 0.7 MB smaller.
-const FLAGS: [&str; 4] = [
+const FLAGS: [&str; 5] = [
     "-Clinker-flavor=ld.lld",
     "-Clink-self-contained=yes",
     "-Ctarget-feature=+crt-static",
     "-Clink-arg=--pack-dyn-relocs=relr",
+    // What the profile says of it does not reach this linker.
+    "-Clink-arg=--strip-all",
 ];
 
 /// What loadlab is built for.

@@ -27,7 +27,7 @@ pub const LARGEST_BYTES: u64 = 15_000_000;
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The profile that users get.
-const PROFILE: &str = "dist";
+const PROFILE: &str = "packaged";
 
 /// Options of `cargo xtask dist`.
 #[derive(clap::Args)]
