@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{all_tests, captured, cargo, program, shown};
+use crate::dist;
 use crate::licences::{CONFIG, workspaces};
 use crate::peers;
 use crate::planted;
@@ -48,9 +49,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
     let mut rows = Vec::new();
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 4] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 6] = [
         ("licences", &licences),
         ("advisories", &advisories),
+        ("dist", &dist::check::long),
+        ("source build", &source_build),
         ("planted", &planted::long),
         ("rounds", &rounds),
     ];
@@ -132,6 +135,19 @@ fn rows_of(page: &str) -> impl Iterator<Item = &str> {
 /// The step that a row is about.
 fn name_of(row: &str) -> Option<&str> {
     row.strip_prefix("| ")?.split(" |").next()
+}
+
+/// How long it takes to build the program from a clone, as the README says to.
+fn source_build() -> Outcome {
+    let dir = target().join("xtask/source-build");
+    let _ = fs::remove_dir_all(&dir);
+    let began = Instant::now();
+    let mut command = cargo(&["build", "--locked", "--release"]);
+    let ran = shown(command.env("CARGO_TARGET_DIR", &dir))?;
+    let took = began.elapsed();
+    ensure!(ran.status.success(), "cargo build: {}", ran.status);
+    fs::remove_dir_all(&dir)?;
+    Ok(format!("`cargo build --release` from nothing, crates downloaded before: {} s", took.as_secs()))
 }
 
 /// Licences by their texts, sources, and crates in two versions, of all workspaces.

@@ -13,6 +13,7 @@ mod book;
 #[path = "../../crates/report/tests/support/browser.rs"]
 mod browser;
 mod command;
+mod dist;
 mod house;
 mod in_browser;
 mod lab;
@@ -50,6 +51,8 @@ enum Task {
     Test(test::Args),
     /// Check what takes too long for every change, and write down what came of it
     Long(long::Args),
+    /// Build static programs and pack them, for users who do not build loadlab themselves
+    Dist(dist::Args),
     /// Write the third-party notices of the binary anew
     Notices,
     /// Check the rules of the house only: imports, the book, links and so on
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Test(args) => test::run(&args),
         Task::Long(args) => long::run(&args),
+        Task::Dist(args) => dist::run(&args),
         Task::Notices => notices::write(),
         Task::House => house::run(),
         Task::BenchMillion(args) => million::run(&args),

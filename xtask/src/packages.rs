@@ -26,6 +26,7 @@ const fn need(program: &'static str, package: &'static str, why: &'static str) -
 pub const FOR_TESTS: &[Need] = &[
     need("bash", "bash", "the commands of README and book"),
     need("jq", "jq", "the same"),
+    need("curl", "curl", "the CI action comments on a pull request"),
     need("python3", "python3", "the same"),
     need("cc", "build-essential", "linking, and the allocators of labs/stair-stepper"),
     need("make", "build-essential", "jemalloc, for labs/stair-stepper"),
@@ -47,7 +48,9 @@ pub const FOR_TESTS: &[Need] = &[
     need("mvn", "maven", "labs/parts: Elasticsearch and a stand-in for MongoDB"),
     need("javac", "default-jdk-headless", "the same"),
     need("java", "default-jre-headless", "the same"),
-    need("tar", "tar", "reads what is sent to the engine"),
+    need("tar", "tar", "reads what is sent to the engine, packs releases"),
+    need("pip3", "python3-pip", "Zig, which compiles for static programs"),
+    need("dpkg", "dpkg", "installs the Debian package in a root of its own"),
     need("chromium", "chromium", "opens a report and listens to its console"),
     need("rabbitmq-server", "rabbitmq-server", "the queue of labs/trade-processor"),
     need("redis-server", "redis-server", "the storage of labs/trade-processor"),

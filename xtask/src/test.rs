@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{Ran, all_tests, cargo, program, shown};
 use crate::steps::{Outcome, Steps};
 use crate::{
-    book, house, lab, licences, long, notices, ordinary_user, packages, page, planted, readme, root,
+    book, dist, house, lab, licences, long, notices, ordinary_user, packages, page, planted, readme, root,
 };
 
 /// Options of `cargo xtask test`.
@@ -46,6 +46,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // Tests mostly wait. The release build comes first: it does not hold the lock that `cargo test` needs to begin.
     let compile = |others: &mut Steps| {
         others.step("build", build);
+        others.step("dist: build", || dist::check::build(args.install));
         others.step("plans of labs", lab::check_plans);
         others.step("build of labs' tests", build_of_labs_tests);
         others.step("clippy", clippy);
@@ -53,6 +54,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         others.step("fuzz targets", fuzz_targets);
     };
     steps.step_with("tests", || tests(args.install), compile);
+    dist::check::steps(&mut steps);
     steps.step("tests of labs", tests_of_labs);
     steps.step("peers", peers);
     steps.step("planted bottlenecks", planted::quick);

@@ -78,6 +78,11 @@ impl Server {
         self.address
     }
 
+    /// Where it listens for TLS 1.3, with a certificate that signs itself.
+    pub fn secure(&self) -> SocketAddr {
+        self.secure
+    }
+
     /// How many requests it has answered so far, and how many with something else than 200.
     ///
     /// # Errors

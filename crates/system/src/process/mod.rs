@@ -15,6 +15,7 @@ pub(crate) mod wait;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::Read as _;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -71,9 +72,15 @@ impl Stat {
     }
 }
 
-/// Reads `/proc/PID/stat`.
+/// More than 52 numbers of 64 bits and a name of 64 bytes.
+const STAT_BYTES: usize = 2048;
+
+/// Reads `/proc/PID/stat`: at once, for all processes of a machine are read before a load starts, several times. The name
+/// in it is what the process chose, be it text or not.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    let mut line = [0; STAT_BYTES];
+    let read = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+    parse_stat(&String::from_utf8_lossy(line.get(..read)?))
 }
 
 /// Parses a line of `/proc/PID/stat`. The command's name may hold spaces and parentheses: fields are counted
@@ -226,6 +233,19 @@ pub(crate) fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_whose_name_is_no_text_is_there() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let found = ProcessId::of(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.map(|process| process.pid), Some(child.id()));
+    }
 
     const LINE: &str = "4711 (a ) (b) S 1 4700 4600 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 6 0 98765 1000 42 \
                         18446744073709551615 0 0";

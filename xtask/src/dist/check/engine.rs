@@ -1,0 +1,74 @@
+//! A container engine for one check: `dockerd` without any rule of the firewall, in a folder, on a socket there.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::command::{captured, find, program, soon};
+use crate::dist::QUICK;
+
+/// How long it may take to come up.
+const READY: Duration = Duration::from_secs(60);
+
+/// A running engine; dropped, it is gone with all that it holds.
+pub struct Engine {
+    dir: tempfile::TempDir,
+    child: Child,
+}
+
+impl Engine {
+    /// Starts one, as root, and waits until it answers.
+    ///
+    /// # Errors
+    /// It is not installed, or does not come up.
+    pub fn start() -> Result<Engine> {
+        ensure!(rustix::process::geteuid().is_root(), "dockerd needs root");
+        let dir = tempfile::Builder::new().prefix("loadlab-engine").tempdir()?;
+        let path = |name: &str| dir.path().join(name);
+        let dockerd = find("dockerd").context("dockerd is not installed\nhint: apt-get install docker.io")?;
+        let mut command = program(dockerd);
+        let no_network = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"];
+        command.args(no_network).args(["--ip-forward=false", "--storage-driver", "vfs"]);
+        command.args(["--exec-opt", "native.cgroupdriver=cgroupfs"]);
+        for (option, name) in [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")] {
+            command.arg(option).arg(path(name));
+        }
+        command.arg("--host").arg(host(dir.path()));
+        command.stdout(Stdio::null()).stderr(File::create(path("log"))?);
+        let child = command.spawn().context("dockerd")?;
+        let mut engine = Engine { dir, child };
+        soon("dockerd", READY, || {
+            if engine.child.try_wait()?.is_some() {
+                bail!("dockerd ended: {}", fs::read_to_string(engine.dir.path().join("log"))?);
+            }
+            Ok(captured(engine.docker().arg("version"), QUICK)?.status.success().then_some(()))
+        })?;
+        Ok(engine)
+    }
+
+    /// `docker`, for this engine.
+    pub fn docker(&self) -> Command {
+        let mut command = program("docker");
+        // The builder of the engine itself: the other one is a plugin that need not be there.
+        command.env("DOCKER_HOST", host(self.dir.path())).env("DOCKER_BUILDKIT", "0");
+        command.env_remove("DOCKER_CONTEXT");
+        command
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // SIGTERM lets it end its containers and unmount what it mounted.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn host(dir: &Path) -> String {
+    format!("unix://{}", dir.join("sock").display())
+}

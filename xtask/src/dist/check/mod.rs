@@ -1,0 +1,105 @@
+//! Whether what `cargo xtask dist` makes works for who gets it: the program without anything beside it, the package in a
+//! root of its own, the image in an engine of its own, the action as a runner runs it. The machine stays as it was.
+
+mod action;
+mod api;
+mod container;
+mod empty_root;
+mod engine;
+mod first_request;
+mod foreign;
+mod package;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{Arch, Release, elf};
+use crate::command::{captured, program};
+use crate::peers::measure::Cores;
+use crate::peers::server::Server;
+use crate::root::target;
+use crate::steps::{Outcome, Steps};
+
+/// Requests of one check: enough to see that it works, few enough for a program that is not optimised.
+const REQUESTS: u64 = 200;
+
+/// Builds the program for this machine with the profile of the tests: what is optimised takes the compiler minutes.
+///
+/// # Errors
+/// It cannot be built or packed.
+pub fn build(install: bool) -> Outcome {
+    let made = super::make(&[Arch::of_this_machine()?], "dev", &dir(), install)?;
+    Ok(made.iter().map(|release| release.archive.display().to_string()).collect::<Vec<_>>().join(", "))
+}
+
+/// The steps of `cargo xtask test`, of what [`build`] made.
+pub fn steps(steps: &mut Steps) {
+    let release = || Arch::of_this_machine().map(|arch| Release::of(&dir(), arch));
+    steps.step("dist: program alone", || empty_root::check(&release()?));
+    steps.step("dist: Debian package", || package::check(&release()?));
+    steps.step("dist: container image", || container::check(&release()?));
+    steps.step("dist: CI action", || action::check(&release()?));
+}
+
+/// Everything that is handed out, as it is handed out, for all architectures.
+///
+/// # Errors
+/// Something cannot be made, is too large, or does not work.
+pub fn long() -> Outcome {
+    let made = super::make(&Arch::ALL, super::PROFILE, &target().join("dist"), true)?;
+    let mut found = Vec::new();
+    for release in &made {
+        elf::ensure_static(&release.program(), release.arch)?;
+        let (bytes, name) = (release.program().metadata()?.len(), release.arch.name());
+        ensure!(bytes <= super::LARGEST_BYTES, "{name}: {:.1} MB", bytes as f64 / 1e6);
+        found.push(format!("{name}: {:.1} MB", bytes as f64 / 1e6));
+        if Arch::of_this_machine()? == release.arch {
+            found.push(empty_root::check(release)?);
+            found.push(package::check(release)?);
+            found.push(container::check(release)?);
+            found.push(action::check(release)?);
+            found.push(first_request::check(&release.program())?);
+        } else {
+            found.push(foreign::check(release)?);
+        }
+    }
+    Ok(found.join("; "))
+}
+
+/// Where the tests' release is: `target/dist` is the user's own.
+fn dir() -> PathBuf {
+    target().join("xtask/dist")
+}
+
+/// A server: nginx, in a folder.
+fn server(dir: &Path) -> Result<Server> {
+    Server::start(&Cores::choose()?, dir)
+}
+
+/// Runs a bench that ends with JSON, and ensures that all its requests were answered.
+fn answers_all(command: &mut Command) -> Result<()> {
+    let ran = captured(command, super::QUICK)?.ok("bench")?;
+    let summary: Value = serde_json::from_str(&ran.stdout).context("`bench --json` prints JSON")?;
+    let ok = summary["requests"]["ok"].as_u64();
+    ensure!(ok == Some(REQUESTS), "{ok:?} of {REQUESTS} requests were ok: {}{}", ran.stdout, ran.stderr);
+    Ok(())
+}
+
+/// The options of such a bench.
+fn bench_args(url: &str) -> Vec<String> {
+    let requests = REQUESTS.to_string();
+    ["bench", url, "-n", &requests, "-c", "4", "--json", "--insecure"].map(str::to_owned).to_vec()
+}
+
+/// A program as root: as who calls where that is root, else as root of a user namespace.
+fn as_root(name: &str) -> Command {
+    if rustix::process::geteuid().is_root() {
+        return program(name);
+    }
+    let mut command = program("unshare");
+    command.args(["--map-root-user", name]);
+    command
+}

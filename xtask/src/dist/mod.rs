@@ -1,0 +1,153 @@
+//! `cargo xtask dist`: what is handed to users who do not build loadlab themselves, in `target/dist`. For each architecture
+//! one static program, the archive and the Debian package that hold it, and for all of them the CI action and checksums.
+//! Nothing is published here, and nothing depends on where the files will lie.
+
+mod archive;
+mod build;
+pub mod check;
+mod deb;
+mod elf;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+pub use build::Arch;
+
+use crate::command::{captured, program};
+use crate::root::{root, target};
+
+/// What takes no work of the compiler takes no longer.
+const QUICK: Duration = Duration::from_secs(120);
+/// A program that is larger is not what was promised.
+pub const LARGEST_BYTES: u64 = 15_000_000;
+/// The version of the workspace.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The profile that users get.
+const PROFILE: &str = "packaged";
+
+/// Options of `cargo xtask dist`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// For this architecture instead of this machine's; may be repeated
+    #[arg(long, value_name = "ARCH")]
+    target: Vec<Arch>,
+    /// For all architectures
+    #[arg(long, conflicts_with = "target")]
+    all: bool,
+    /// Install parts of Rust that are missing
+    #[arg(long)]
+    install: bool,
+}
+
+/// Makes it all.
+///
+/// # Errors
+/// Something is missing, cannot be built or written, or is larger than it may be.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let arches = match (args.all, args.target.as_slice()) {
+        (true, _) => Arch::ALL.to_vec(),
+        (false, []) => vec![Arch::of_this_machine()?],
+        (false, some) => some.to_vec(),
+    };
+    let dir = target().join("dist");
+    let made = make(&arches, PROFILE, &dir, args.install)?;
+    for release in &made {
+        let bytes = release.program().metadata()?.len();
+        println!("{}: {:.1} MB", release.program().display(), bytes as f64 / 1e6);
+        ensure!(bytes <= LARGEST_BYTES, "it is larger than {} MB", LARGEST_BYTES / 1_000_000);
+    }
+    print!("{}", fs::read_to_string(dir.join(SUMS))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The checksums of all files.
+const SUMS: &str = "SHA256SUMS";
+
+/// What was made for one architecture.
+pub struct Release {
+    /// For which.
+    pub arch: Arch,
+    /// The folder that the archive holds.
+    pub folder: PathBuf,
+    /// The same, packed.
+    pub archive: PathBuf,
+    /// The Debian package.
+    pub deb: PathBuf,
+}
+
+impl Release {
+    /// What [`make`] makes for an architecture in a folder.
+    pub fn of(dir: &Path, arch: Arch) -> Release {
+        let folder = dir.join(format!("loadlab-{VERSION}-{}-linux", arch.name()));
+        let archive = dir.join(format!("loadlab-{VERSION}-{}-linux.tar.gz", arch.name()));
+        let deb = dir.join(format!("loadlab_{VERSION}_{}.deb", arch.debian()));
+        Release { arch, folder, archive, deb }
+    }
+
+    /// The program.
+    pub fn program(&self) -> PathBuf {
+        self.folder.join("loadlab")
+    }
+}
+
+/// Builds for these architectures with a profile, and packs into a folder that is emptied before.
+///
+/// # Errors
+/// Something is missing, or cannot be built or written.
+pub fn make(arches: &[Arch], profile: &str, dir: &Path, install: bool) -> Result<Vec<Release>> {
+    let _ = fs::remove_dir_all(dir);
+    fs::create_dir_all(dir)?;
+    let mut programs = Vec::new();
+    for arch in arches {
+        programs.push((*arch, build::program_for(*arch, profile, install)?));
+    }
+    let here = Arch::of_this_machine().ok();
+    let runs_here = programs.iter().find(|(arch, _)| Some(*arch) == here).map(|(_, file)| file.clone());
+    let runs_here = runs_here.map_or_else(build::for_this_machine, Ok)?;
+    let stamp = Stamp::of_checkout();
+    let mut made = Vec::new();
+    for (arch, program) in &programs {
+        let release = Release::of(dir, *arch);
+        archive::lay_out(&release.folder, program, &runs_here)?;
+        archive::pack(&release.folder, &release.archive, &stamp)?;
+        deb::write(&release, VERSION, &stamp)?;
+        made.push(release);
+    }
+    fs::copy(root().join("action.yml"), dir.join("action.yml")).context("action.yml")?;
+    write_sums(dir)?;
+    Ok(made)
+}
+
+/// The time that packed files bear: the same commit makes the same archives.
+pub struct Stamp(String);
+
+impl Stamp {
+    /// Of `SOURCE_DATE_EPOCH`, the last commit, or, without either, 1980: the first year that every format can hold.
+    fn of_checkout() -> Stamp {
+        let set = std::env::var("SOURCE_DATE_EPOCH").ok();
+        let commit = || {
+            let ran = captured(program("git").args(["log", "-1", "--format=%ct"]), QUICK).ok()?;
+            ran.status.success().then_some(ran.stdout)
+        };
+        let text = set.or_else(commit).map(|text| text.trim().to_owned());
+        Stamp(text.filter(|t| t.parse::<u64>().is_ok()).unwrap_or_else(|| "315532800".to_owned()))
+    }
+}
+
+/// A checksum for each file of the folder, in the form that `sha256sum --check` reads.
+fn write_sums(dir: &Path) -> Result<()> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.push(entry.file_name());
+        }
+    }
+    names.sort();
+    let ran = captured(program("sha256sum").args(&names).current_dir(dir), QUICK)?.ok("sha256sum")?;
+    Ok(fs::write(dir.join(SUMS), ran.stdout)?)
+}
