@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use loadlab_analysis::metric::Value;
 
-use super::escape;
+use super::{class_of, escape};
 use super::plot::Charts;
 use crate::document::{Block, Cell, Compare, Fact, Point, Ratios, Remark, Table, Weight};
 use crate::figures;
@@ -48,15 +48,6 @@ fn facts(out: &mut String, facts: &[Fact]) {
         let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape(&fact.name), escape(&fact.text));
     }
     out.push_str("</dl>\n");
-}
-
-pub(super) fn class_of(weight: Weight) -> &'static str {
-    match weight {
-        Weight::Plain => "",
-        Weight::Good => "good",
-        Weight::Doubtful => "doubtful",
-        Weight::Bad => "bad",
-    }
 }
 
 fn remarks(out: &mut String, remarks: &[Remark]) {

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::blocks::class_of;
-use super::{badge, escape};
+use super::{badge, class_of, escape};
 use crate::document::{CaseRow, CaseTable, FigureCell, FigureHead, Grid, GridCell, Grids};
 
 /// A row a case. On a narrow screen a row becomes a card, in which each figure has its name.

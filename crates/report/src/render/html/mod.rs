@@ -18,7 +18,7 @@ use loadlab_record::summary::Verdict;
 use self::plot::Charts;
 use super::verdict_word;
 use crate::assets::{STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE, policy};
-use crate::document::{Document, Section};
+use crate::document::{Document, Section, Weight};
 use crate::markup::escaped;
 use crate::terminal::harmless;
 
@@ -142,6 +142,15 @@ fn section(out: &mut String, charts: &Charts<'_>, section: &Section) {
         blocks::block(out, charts, block);
     }
     out.push_str(if section.is_folded { "</details>\n</section>\n" } else { "</section>\n" });
+}
+
+fn class_of(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Plain => "",
+        Weight::Good => "good",
+        Weight::Doubtful => "doubtful",
+        Weight::Bad => "bad",
+    }
 }
 
 /// Text that stays text, in content and in quoted attributes.
