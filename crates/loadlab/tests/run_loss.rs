@@ -19,11 +19,11 @@ fn a_trial_that_is_made_again_has_ids_of_its_own() {
     let load = "load:\n  users: 1\n  duration: 1s\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
     let loss = "durability: { http: \"http://127.0.0.1:${components.web.port}/ids\", json: /ids }\n";
     lab.file("plan.yaml", &plan(&[web], &format!("{load}{loss}")));
-    // No level meets it, and a short trial has too few requests to tell: it is made again, for longer.
-    let args = ["--expect", "p99 < 1ms", "--users", "1..1", "--level-duration", "300ms", "--settle", "0s"];
+    // A short trial has too few requests to tell, however fast they are: it is made again, for longer.
+    let args = ["--expect", "p99 < max", "--users", "1..1", "--level-duration", "300ms", "--settle", "0s"];
     let out = lab.run_name();
     let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());
-    ran.expect(1, &["measuring 1 users again"]);
+    assert!(ran.err.contains("measuring 1 users again"), "{}", ran.err);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
     let record = lab.record();
     let trials: Vec<u32> = (1..).take_while(|trial| record.trial("users-1", *trial).exists()).collect();

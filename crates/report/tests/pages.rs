@@ -5,7 +5,7 @@ use std::path::Path;
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::RunRecord;
-use loadlab_report::{compose, csv, html, json, markdown, text};
+use loadlab_report::{brief, compose, csv, html, json, markdown, text};
 
 use crate::support::{Component, Spec, component, edges, run, spec};
 
@@ -167,4 +167,31 @@ fn bars_of_what_is_known_from_below_are_long_and_open() {
     assert!(markdown.lines().any(|l| l.starts_with("| slow |") && l.contains('█') && l.contains('░')));
     assert_eq!(html.matches("<i class=\"beyond c").count(), 3, "one for each percentile");
     assert!(html.contains("the true value may be higher"));
+}
+
+#[test]
+fn the_end_of_a_run_fits_a_screen() {
+    let three = || {
+        vec![component("web", 0.6, 64 << 20), component("api", 0.4, 128 << 20), component("db", 0.2, 1 << 30)]
+    };
+    for (cases, trials, components) in [(1, 1, 3), (6, 1, 3), (6, 5, 3), (6, 5, 12)] {
+        let case = |i: u64| {
+            let mut all = three();
+            all.extend((3..components).map(|n| component(&format!("other-{n}"), 0.01, 1 << 20)));
+            Spec { seconds: 4, components: all, ..spec(&format!("case {i}"), 4 + i, 50, 8.0) }
+        };
+        let specs: Vec<Spec> = (1..=cases).map(case).collect();
+        let record = run("a run", &specs, trials, &["p50 < 50ms"]);
+        let end = text(&brief(&record), 80, false);
+        let lines: Vec<&str> = end.lines().collect();
+        assert!(lines.len() <= 45, "{} lines of {cases} cases:\n{end}", lines.len());
+        for line in lines {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for wanted in ["goodput", "web", "api", "db", "✔ holds", "loadlab →"] {
+            assert!(end.contains(wanted), "no {wanted} in\n{end}");
+        }
+        assert!(!end.contains("other-3  "), "{end}");
+        assert_eq!(end.contains("9 components that used less"), components == 12, "{end}");
+    }
 }

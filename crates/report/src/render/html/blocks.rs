@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use loadlab_analysis::metric::Value;
 
-use super::{class_of, escape};
 use super::plot::Charts;
+use super::{class_of, escape};
 use crate::document::{Block, Cell, Compare, Fact, Point, Ratios, Remark, Table, Weight};
 use crate::figures;
 use crate::markup::escaped;
