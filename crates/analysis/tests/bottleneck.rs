@@ -748,9 +748,11 @@ fn an_accept_queue_comes_before_the_resets_it_causes_and_has_a_name() {
             queue_max: 6,
             backlog: 5,
             drops: 1000 + (line.to_s * 37412.9) as u64,
+            drops_before: 1000,
         }];
     });
-    // What was dropped before the load is not the load's.
+    // What was dropped before the load is not the load's: as its first line says, or a line before it.
+    assert!(full.suspects()[0].text.contains("was full: 372,258 connections were dropped"));
     full.evidence.insert(0, Evidence { from_s: -1.0, to_s: -0.1, ..full.evidence[0].clone() });
     full.evidence[0].listeners[0].drops = 1000;
     let suspects = full.suspects();
@@ -1006,6 +1008,7 @@ fn who_connects_for_each_request_has_no_pool_and_waits_for_a_full_accept_queue()
             queue_max: 3,
             backlog: 2,
             drops: (line.to_s * 100.0) as u64,
+            ..Listener::default()
         }];
     });
     each.check(&[(AcceptQueue, Some("db"))]);

@@ -212,11 +212,17 @@ fn every_key_is_in_the_reference() {
     }
 }
 
-/// The examples of the reference are plans, or parts that make one.
+/// The examples of the reference and of other pages are plans, or parts that make one.
 #[test]
 fn examples_of_the_reference_are_right() {
-    let reference =
-        [include_str!("../../../docs/plan.md"), include_str!("../../../docs/how-to/secrets.md")].concat();
+    let reference = [
+        include_str!("../../../docs/plan.md"),
+        include_str!("../../../docs/how-to/secrets.md"),
+        include_str!("../../../docs/systems.md"),
+        include_str!("../../../docs/test-types.md"),
+        include_str!("../../../docs/coming-from/locust.md"),
+    ]
+    .concat();
     let mut plans = 0;
     for block in reference.split("```yaml\n").skip(1) {
         let block = block.split("```").next().unwrap_or("");

@@ -123,6 +123,8 @@ pub struct Listener {
     pub backlog: u32,
     /// Connections it dropped since it was made.
     pub drops: u64,
+    /// Of these, those before it was first read for this line.
+    pub drops_before: u64,
 }
 
 /// Local ports that are taken towards one destination, as they were last looked at: a connection takes one, and for a

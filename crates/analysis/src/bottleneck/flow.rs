@@ -621,7 +621,9 @@ fn listeners(lines: &[Evidence], load: During) -> Vec<Listener> {
             let entry =
                 found.entry(key).or_insert_with(|| Listener { drops: 0, queue_max: 0, ..listener.clone() });
             entry.queue_max = entry.queue_max.max(listener.queue_max);
-            entry.drops = listener.drops.saturating_sub(before.get(&key).copied().unwrap_or(0));
+            // Without a line before the load: its first reading is, by a moment.
+            let before = *before.entry(key).or_insert(listener.drops_before);
+            entry.drops = listener.drops.saturating_sub(before);
         }
     }
     found.into_values().collect()

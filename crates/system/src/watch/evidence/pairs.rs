@@ -19,6 +19,8 @@ pub(crate) struct PairSums {
     each: u64,
     pairs: BTreeMap<PairKey, Sums>,
     listeners: BTreeMap<(String, String), Listener>,
+    /// In which reading of this line each was first seen.
+    first_seen: HashMap<(String, String), u32>,
     /// Segments of each pair in this reading, and what the last one said of them.
     segments: HashMap<PairKey, Segments>,
     rhythms: HashMap<PairKey, Option<Rhythm>>,
@@ -274,14 +276,18 @@ impl PairSums {
     fn add_listener(&mut self, socket: &Socket, owners: &Owners) {
         let Some(component) = owners.of(socket.inode) else { return };
         let address = socket.local.to_string();
-        let entry = self.listeners.entry((component.to_owned(), address.clone())).or_default();
+        let key = (component.to_owned(), address.clone());
+        let is_new = *self.first_seen.entry(key.clone()).or_insert(self.readings) == self.readings;
+        let entry = self.listeners.entry(key).or_default();
         // Several sockets may listen at one address (`SO_REUSEPORT`): their drops would be added up over readings.
+        let drops = entry.drops.max(u64::from(socket.drops));
         *entry = Listener {
             component: component.to_owned(),
             address,
             queue_max: entry.queue_max.max(socket.unread),
             backlog: socket.unsent,
-            drops: entry.drops.max(u64::from(socket.drops)),
+            drops,
+            drops_before: if is_new { drops } else { entry.drops_before },
         };
     }
 
@@ -427,6 +433,7 @@ impl PairSums {
         };
         let pairs = std::mem::take(&mut self.pairs).into_iter().map(mean).collect();
         let listeners = std::mem::take(&mut self.listeners).into_values().collect();
+        self.first_seen.clear();
         self.readings = 0;
         (pairs, listeners)
     }
@@ -520,6 +527,31 @@ mod tests {
         // Too few to tell; answers of any length; more answers than requests.
         assert_eq!(Rhythm::of(30, 60, 10), None);
         assert_eq!(Rhythm::of(280, 1711, 10), None);
+    }
+
+    #[test]
+    fn what_a_listener_dropped_before_it_was_read_stands_apart() {
+        use super::super::Members;
+        use super::super::sockets::{SocketTable, Subset};
+        let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let members = [Members { component: "web".into(), pids: vec![std::process::id()] }];
+        let (mut found, mut owners, mut sums) = (Vec::new(), Owners::default(), PairSums::default());
+        SocketTable::here().unwrap().read(&mut Subset::default(), &mut found).unwrap();
+        found.retain(|s| s.is_listener && s.local == address);
+        owners.look(&members, &found.iter().map(|s| s.inode).collect());
+        // Two sockets at one address.
+        let both = |first, second| {
+            let socket = |drops| Socket { drops, ..found[0].clone() };
+            [socket(first), socket(second)]
+        };
+        let mut line = |readings: &[[Socket; 2]]| {
+            readings.iter().for_each(|sockets| sums.add(sockets, Subset::default(), &owners));
+            let (_, listeners) = sums.take();
+            (listeners[0].drops_before, listeners[0].drops)
+        };
+        assert_eq!(line(&[both(3, 7), both(3, 7), both(9, 7)]), (7, 9));
+        assert_eq!(line(&[both(9, 8)]), (9, 9));
     }
 
     #[test]

@@ -291,6 +291,7 @@ impl UnixPairs {
             queue_max: entry.queue_max.max(socket.unread),
             backlog: socket.unsent,
             drops: 0,
+            drops_before: 0,
         };
     }
 
