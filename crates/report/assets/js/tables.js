@@ -59,7 +59,7 @@
   loadlab.wireTables = () => {
     for (const box of document.querySelectorAll(".scroll")) {
       const table = box.querySelector("table");
-      box.after(copies(table.caption.textContent, () => rowsOf(table, told), () => rowsOf(table, main)));
+      box.after(copies(table.caption?.textContent ?? box.getAttribute("aria-label"), () => rowsOf(table, told), () => rowsOf(table, main)));
     }
     for (const figure of document.querySelectorAll(".compare")) {
       const title = figure.querySelector("figcaption").firstChild.textContent;
