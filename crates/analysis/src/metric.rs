@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use loadlab_record::Failure;
 use loadlab_record::expr::{Kind, Known};
 pub use loadlab_record::figure::Better;
+use loadlab_record::figure::FigureValue;
 use loadlab_record::manifest::FigureFacts;
 use loadlab_record::quantile::{Estimate, quantile_of, samples_needed};
 use loadlab_record::summary::{ComponentSummary, Distribution, Summary};
@@ -127,6 +128,18 @@ enum Read {
     OfPlan(Kind),
 }
 
+/// What a figure of a plan came to.
+pub fn of_figure(figure: &FigureValue, kind: Kind) -> Value {
+    match figure.known(kind) {
+        Known::Is(value, _) => Value::Known(value),
+        Known::AtLeast(value, _) => Value::Over(value),
+        Known::Between(b) => {
+            Value::Between(Few { estimate: b.estimate, largest: b.largest, needed: b.few.needed })
+        }
+        Known::Unknown(_) => Value::Nothing,
+    }
+}
+
 /// A figure: name, unit, and where it stands in a summary.
 #[derive(Clone, Debug)]
 pub struct Metric {
@@ -200,14 +213,9 @@ impl Metric {
             return Value::Nothing;
         }
         match self.read {
-            Read::OfPlan(kind) => match summary.figures.get(&*self.id).map(|f| f.known(kind)) {
-                Some(Known::Is(value, _)) => Value::Known(value),
-                Some(Known::AtLeast(value, _)) => Value::Over(value),
-                Some(Known::Between(b)) => {
-                    Value::Between(Few { estimate: b.estimate, largest: b.largest, needed: b.few.needed })
-                }
-                Some(Known::Unknown(_)) | None => Value::Nothing,
-            },
+            Read::OfPlan(kind) => {
+                summary.figures.get(&*self.id).map_or(Value::Nothing, |figure| of_figure(figure, kind))
+            }
             Read::Plain(read) => read(summary),
             Read::Failures(kind) => Value::Known(summary.failures.get(kind) as f64),
         }

@@ -264,7 +264,7 @@
     tell(tiles.p99.small, `so far ${load.p99_so_far}`);
     tell(tiles.failed.value, failed.toLocaleString("en-US"));
     tiles.failed.value.className = failed ? "bad" : "";
-    tell(tiles.flight.value, of("in flight").told);
+    tell(tiles.flight.value, of("in flight").reported);
     tell(tiles.flight.small, `${load.connections} connections`);
     const all = load.outcomes.reduce((sum, o) => sum + o.count, 0) || 1;
     each(
@@ -275,7 +275,7 @@
       (row, o) => {
         row.children[1].firstChild.style.width = `${((100 * o.count) / all).toFixed(2)}%`;
         row.dataset.count = o.count;
-        tell(row.children[2], o.told);
+        tell(row.children[2], o.reported);
       },
     );
     const { values, grew } = lines.get(`load ${load.name}`);
@@ -296,7 +296,7 @@
     return row;
   };
   const updateUse = ([bar, told], use) => {
-    const words = use.limit ? `${use.told} of ${use.limit}` : use.told;
+    const words = use.limit ? `${use.reported} of ${use.limit}` : use.reported;
     fill(bar, use.share, use.weight, words);
     tell(told, words);
     told.classList.toggle("bad", use.weight === "bad");
@@ -318,9 +318,24 @@
     return row;
   };
   const updateProbe = (row, p) => {
-    tell(row.children[1], p.told);
+    tell(row.children[1], p.reported);
     const { values, grew } = lines.get(`probe ${p.name}`);
     if (grew) drawSpark(row.line, values[0]);
+  };
+
+  const createFigure = (f) => {
+    const line = spark();
+    const value = make("dd");
+    value.dataset.figure = f.name;
+    const row = make("div", { title: f.about ?? "" }, make("dt", {}, f.name), value, line);
+    row.parts = { value, line };
+    return row;
+  };
+  const updateFigure = (row, f) => {
+    const { value, line } = row.parts;
+    tell(value, f.reported);
+    const { values, grew } = lines.get(`figure ${f.name}`);
+    if (grew) drawSpark(line, values[0]);
   };
 
   const list = (id, items, create) => {
@@ -343,6 +358,8 @@
     tell(by("phase-for"), frame.phase_for);
     tell(by("clock"), frame.clock);
     document.title = `${frame.loads.map((l) => l.rate).join(" ") || frame.phase} – ${frame.title} – loadlab, live`;
+    by("figures").hidden = !frame.figures.length;
+    each(by("figures").querySelector("dl"), frame.figures, (f) => f.name, createFigure, updateFigure);
     each(by("loads"), frame.loads, (l) => l.name, createLoad, updateLoad);
     by("components").hidden = !frame.components.length;
     each(by("components").querySelector("tbody"), frame.components, (c) => c.name, createComponent, updateComponent);
@@ -368,9 +385,10 @@
       trials = frame.trials;
       lines.clear();
       each(by("loads"), [], String);
+      each(by("figures").querySelector("dl"), [], String);
       for (const id of ["components", "probes"]) each(by(id).querySelector("tbody"), [], String);
     }
-    const kinds = [["load", frame.loads], ["component", frame.components], ["probe", frame.probes]];
+    const kinds = [["figure", frame.figures], ["load", frame.loads], ["component", frame.components], ["probe", frame.probes]];
     const whole = kinds.every(([kind, things]) => things.every((t) => grow(`${kind} ${t.name}`, t.over)));
     if (!whole) return follow();
     newest = frame;

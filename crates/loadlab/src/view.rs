@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use loadlab_record::figure::FigureValue;
+use loadlab_record::manifest::FigureFacts;
 use loadlab_record::units::{format_count, format_duration_ns};
 use loadlab_report::terminal::hanging;
 use loadlab_run::RunEvent;
@@ -16,6 +18,7 @@ use loadlab_system::Cancel;
 use crate::args::serving::{Address, Wanted};
 use crate::exit::Ended;
 use crate::live::Live;
+use crate::live::display;
 use crate::live::words::describe;
 use crate::mask;
 use crate::metrics::Metrics;
@@ -80,6 +83,8 @@ struct State {
     drawn: bool,
     /// Loads that run.
     loads: BTreeMap<String, Running>,
+    /// The figures that matter, for the case under way.
+    facts: Vec<FigureFacts>,
 }
 
 /// A load that runs.
@@ -90,6 +95,21 @@ struct Running {
     /// Last whole second told as a plain line.
     told_s: u64,
     prefix: String,
+    /// The first figures that matter, each with its name.
+    figures: Vec<String>,
+}
+
+impl State {
+    /// Keeps the first of the figures that matter for the line of their load.
+    fn figures(&mut self, load: &str, values: &[(String, FigureValue)]) {
+        let Some(running) = self.loads.get_mut(load) else { return };
+        running.figures.clear();
+        for facts in self.facts.iter().take(display::IN_LINE) {
+            if let Some((name, value)) = values.iter().find(|(name, _)| *name == facts.name) {
+                running.figures.push(format!("{name} {}", display::figure(facts, value)));
+            }
+        }
+    }
 }
 
 impl View {
@@ -224,15 +244,19 @@ impl View {
                     (at, of) => format!("batch {}/{of} ", at + 1),
                 };
                 let (planned_s, planned_requests) = (*planned_s, *planned_requests);
-                let running = Running { planned_s, planned_requests, told_s: 0, prefix };
+                let running = Running { planned_s, planned_requests, prefix, ..Running::default() };
                 state.loads.insert(load.clone(), running);
             }
             RunEvent::Progress(progress) => self.progress(state, progress),
+            RunEvent::Figures { load, values } => state.figures(load, values),
             RunEvent::LoadEnded { load, how } => {
                 state.loads.remove(load);
                 if how.starts_with("stopped") { self.line(state, how) } else { self.wipe(state) }
             }
             other => {
+                if let RunEvent::TrialStarted { figures, .. } = other {
+                    state.facts.clone_from(figures);
+                }
                 if let Some(text) = describe(other) {
                     let text = if self.terminal { wrapped(&text, output::err_width()) } else { text };
                     self.line(state, &text);
@@ -287,7 +311,11 @@ fn wrapped(text: &str, width: usize) -> String {
 fn progress_line(name: &str, load: &Running, p: &Progress, width: usize) -> String {
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
     let left = left_of(load, p);
-    let parts = [
+    let figures = match load.figures.is_empty() {
+        true => vec![format!("p50 {}", ms(p.p50_ms)), format!("p99 {}", ms(p.p99_ms))],
+        false => load.figures.clone(),
+    };
+    let before = [
         format!("{name}{}{left}", load.prefix),
         format!("{}/s", format_count(p.ok_per_s.round())),
         format!("{} ok", format_count(p.counts.ok as f64)),
@@ -295,15 +323,13 @@ fn progress_line(name: &str, load: &Running, p: &Progress, width: usize) -> Stri
             0 => "0 failed".to_owned(),
             n => format!("{} FAILED", format_count(n as f64)),
         },
-        format!("p50 {}", ms(p.p50_ms)),
-        format!("p99 {}", ms(p.p99_ms)),
-        match p.counts.dropped {
-            0 => format!("{} in flight", format_count(p.counts.in_flight as f64)),
-            n => format!("{} dropped", format_count(n as f64)),
-        },
     ];
+    let after = match p.counts.dropped {
+        0 => format!("{} in flight", format_count(p.counts.in_flight as f64)),
+        n => format!("{} dropped", format_count(n as f64)),
+    };
     let mut line = String::new();
-    for part in parts {
+    for part in before.into_iter().chain(figures).chain([after]) {
         let gap = if line.is_empty() { 0 } else { 2 };
         // One column stays free, or some terminals wrap.
         if line.chars().count() + gap + part.chars().count() >= width {

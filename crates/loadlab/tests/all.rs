@@ -45,6 +45,7 @@ mod run_record;
 mod run_routes;
 mod run_scalability;
 mod run_secrets;
+mod run_steps;
 mod run_story;
 mod run_talks;
 mod run_ui;

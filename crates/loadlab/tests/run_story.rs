@@ -234,7 +234,9 @@ fn several_loads_at_once() {
         "loads:\n  closed: {{ users: 2, repeats: 200, journey: [{{ get: {url}, tags: [page] }}] }}\n  \
          open: {{ rate: 50/s, duration: 1s, journey: [{{ post: {url}, tags: [item], body: {{ json: {{ n: 1 }} }} }}] }}\n"
     );
-    lab.run(&plan(&[component("web", "", &[])], &loads), &[]).expect(0, &[]);
+    let ran = lab.run(&plan(&[component("web", "", &[])], &loads), &[]);
+    // On a busy machine the open load is late, and says so: what is counted is the same.
+    assert!(matches!(ran.code, Some(0 | 4)), "{}{}", ran.out, ran.err);
     let record = lab.record();
     let summary = record.summary("default", 1);
     assert_eq!(summary["by_tag"]["item"]["requests"]["due"], 50);

@@ -91,6 +91,43 @@ fn the_page_shows_what_is_recorded_and_turns_into_the_report() {
     browser.is_silent();
 }
 
+#[test]
+fn it_names_the_figures_that_matter() {
+    let lab = Lab::new();
+    let at = "http://127.0.0.1:${components.web.port}";
+    let rest = format!(
+        "figures:\n  peak memory: web.memory.max\n  \"items, p50\": {{ value: \"'tag.GET /items.p50'\", about: of one step }}\n  all done: drain\n\
+         load:\n  users: 2\n  duration: 10m\n  think: 5ms\n  journey: [get: \"{at}/items\", get: \"{at}/stats\"]\n"
+    );
+    let mut browser = Browser::start();
+    let mut running = lab.start(&plan(&[component("web", "", &[])], &rest), &["--ui"]);
+    running.until_told("live in the browser: ");
+    browser.visit(&page_in(&lab.read("stderr")));
+    let shown =
+        |name: &str| format!("document.querySelector('#figures [data-figure=\"{name}\"]')?.textContent");
+    browser.until(&format!("{}?.endsWith('iB')", shown("peak memory")));
+    browser.until(&format!("/^~?[0-9.]+ (µs|ms)$/.test({})", shown("items, p50")));
+    browser.until(&format!("{} === '–'", shown("all done")));
+    browser.until("document.querySelector('#figures .spark path[d*=L]') !== null");
+    // What components use is there, too.
+    browser.until("document.querySelector('#components .told').textContent.includes('%')");
+    for size in [(420, 900), (1280, 900)] {
+        browser.screen(size, "light");
+        browser.until(
+            "[...document.querySelectorAll('.charts .plot')].every((p) => p.querySelector('.uplot')?.clientWidth === p.clientWidth)",
+        );
+        let wide =
+            browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!(wide, json!(0), "at {size:?} it scrolls sideways");
+        let picture = format!("live-figures-{}.png", size.0);
+        browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(picture));
+    }
+    running.signal(Signal::INT);
+    browser.until_report();
+    running.end().expect(130, &[]);
+    browser.is_silent();
+}
+
 /// A screen of trouble: long names, failures, a component at its limit, a probe that grows.
 fn ugly() -> String {
     let long = "a-component-whose-name-has-no-blank-in-it-and-goes-on-and-on";

@@ -10,6 +10,7 @@ use crate::hidden::Hidden;
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
+use crate::read::journey::series;
 use crate::read::reader::From;
 use crate::read::{conditions, limits, load};
 use crate::text::error::{MOST, PlanError, PlanErrors, Problem, Problems};
@@ -79,6 +80,9 @@ impl Plan {
             return Err(PlanErrors(errors.into_iter().map(|e| e.masked(&secrets)).collect()));
         }
         let mut plan = checked.plan;
+        for case in plan.cases.iter_mut().filter(|_| !secrets.is_empty()) {
+            series::name(&mut case.loads, &secrets);
+        }
         plan.shown_text = secrets.mask(&sources.shown(source)).into_owned();
         plan.shown_set =
             found.sets.iter().map(|set| secrets.mask(&sources.shown(*set)).into_owned()).collect();

@@ -196,7 +196,7 @@ fn figures_that_matter() {
        |
      7 |   much: stored.max + p98
        |                      ^^^
-      hint: did you mean `p90`?
+      hint: the percentiles are `p50`, `p75`, `p90`, `p95`, `p99`, `p99_9` and `p99_99`
     ");
     insta::assert_snapshot!(brief("  a: b\n  b: p99\n"), @r"
     plan.yaml:7:6: unknown name `b`

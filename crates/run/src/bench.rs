@@ -113,6 +113,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
         stop_when: &bench.stop_when,
         expect: &bench.expect,
         figures: &[],
+        is_watched: false,
         is_warmup_found: false,
         origin,
     };

@@ -14,7 +14,7 @@ use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::event::RunEvent;
-use crate::manifest::Record;
+use crate::manifest::{Record, figures_of_case};
 use crate::options::RunOptions;
 use crate::result::{RunResult, TrialEnd};
 use crate::site::RunningSystem;
@@ -93,7 +93,7 @@ pub fn conduct(
     emit: EventSink<'_>,
 ) -> Result<RunResult, RunError> {
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
-    let conditions = conditions_of(plan)?;
+    let conditions = conditions_of(plan, how)?;
     let allowed = allowed_of(plan, how)?;
     let schedule = plan.schedule();
     let mut record = Record::begin(plan, how)?;
@@ -252,6 +252,7 @@ impl Conductor<'_> {
             place: place + 1,
             of: schedule.len(),
             cpu_limits: crate::trial::cpu_limits(case),
+            figures: figures_of_case(case),
         };
         (self.emit)(event);
         let writer = match self.record.trial(index, number) {
@@ -309,7 +310,9 @@ impl Conductor<'_> {
         self.done.is_record_lost |= is_record_lost;
         self.done.exits.push(exit);
         let (reported, why) = (summary.clone().map(Box::new), failure.clone());
-        (self.emit)(RunEvent::TrialEnded { case: case.clone(), trial, summary: reported, failure: why });
+        let figures = figures_of_case(&self.plan.cases()[index]);
+        let (name, summary_of) = (case.clone(), reported);
+        (self.emit)(RunEvent::TrialEnded { case: name, trial, summary: summary_of, failure: why, figures });
         self.done.trials.push(TrialEnd { case, trial, summary, failure });
     }
 
@@ -367,7 +370,7 @@ pub fn dir_of(plan: &Plan) -> PathBuf {
 ///
 /// # Errors
 /// One that is none, with its place.
-pub fn conditions_of(plan: &Plan) -> Result<Vec<Conditions>, RunError> {
+pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, RunError> {
     let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
         Ok(expr) => Ok(expr),
         Err(error) => Err(RunError::Expression {
@@ -386,6 +389,7 @@ pub fn conditions_of(plan: &Plan) -> Result<Vec<Conditions>, RunError> {
             stop_when: case.stop_when.iter().map(parse).collect::<Result<_, _>>()?,
             drain: case.drain.as_ref().map(|d| parse(&d.until)).transpose()?,
             figures,
+            is_watched: how.is_watched,
         });
     }
     Ok(all)

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::Secrets;
+use loadlab_record::figure::FigureValue;
 use loadlab_record::load::{Counts, Tick};
+use loadlab_record::manifest::FigureFacts;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Doubt, Summary};
 
@@ -43,6 +45,8 @@ pub enum RunEvent {
         of: usize,
         /// CPU limits of its components, in cores.
         cpu_limits: BTreeMap<String, f64>,
+        /// The figures that matter, as its case has them.
+        figures: Vec<FigureFacts>,
     },
     /// A component is ready.
     Ready {
@@ -71,6 +75,14 @@ pub enum RunEvent {
     },
     /// Ten times a second while a load runs, and once more when it has ended: then with what is recorded of it.
     Progress(Progress),
+    /// What the figures that matter come to so far, by name, in the plan's order: once a second while a load runs, if
+    /// somebody watches.
+    Figures {
+        /// Which load.
+        load: String,
+        /// Name and value; of many nothing is known before the trial is over.
+        values: Vec<(String, FigureValue)>,
+    },
     /// A second of a load is complete.
     Second(Box<Tick>),
     /// Components and probes were read, about once a second each.
@@ -127,6 +139,8 @@ pub enum RunEvent {
         summary: Option<Box<Summary>>,
         /// What spoiled it.
         failure: Option<String>,
+        /// The figures that matter, as its case has them.
+        figures: Vec<FigureFacts>,
     },
 }
 
@@ -145,9 +159,10 @@ impl RunEvent {
                 RunEvent::Building { what: text(what), command: text(command) }
             }
             RunEvent::Built { what, took_s } => RunEvent::Built { what: text(what), took_s },
-            RunEvent::TrialStarted { case, trial, place, of, cpu_limits } => {
+            RunEvent::TrialStarted { case, trial, place, of, cpu_limits, figures } => {
                 let cpu_limits = cpu_limits.into_iter().map(|(name, limit)| (text(name), limit)).collect();
-                RunEvent::TrialStarted { case: text(case), trial, place, of, cpu_limits }
+                let figures = secrets.mask_value(figures).unwrap_or_default();
+                RunEvent::TrialStarted { case: text(case), trial, place, of, cpu_limits, figures }
             }
             RunEvent::Ready { component, after_s } => RunEvent::Ready { component: text(component), after_s },
             RunEvent::Command { name, took_s } => RunEvent::Command { name: text(name), took_s },
@@ -156,6 +171,11 @@ impl RunEvent {
             }
             RunEvent::Progress(progress) => {
                 RunEvent::Progress(Progress { load: text(progress.load), ..progress })
+            }
+            RunEvent::Figures { load, values } => {
+                let value = |of: FigureValue| FigureValue { note: some(of.note), ..of };
+                let values = values.into_iter().map(|(name, of)| (text(name), value(of))).collect();
+                RunEvent::Figures { load: text(load), values }
             }
             RunEvent::Second(tick) => {
                 secrets.mask_value(*tick).map_or_else(withheld, |tick| RunEvent::Second(Box::new(tick)))
@@ -172,11 +192,12 @@ impl RunEvent {
                 RunEvent::Died { component: text(component), status: text(status) }
             }
             RunEvent::Note(note) => RunEvent::Note(text(note)),
-            RunEvent::TrialEnded { case, trial, summary, failure } => RunEvent::TrialEnded {
+            RunEvent::TrialEnded { case, trial, summary, failure, figures } => RunEvent::TrialEnded {
                 case: text(case),
                 trial,
                 summary: summary.and_then(|summary| secrets.mask_value(*summary)).map(Box::new),
                 failure: some(failure),
+                figures: secrets.mask_value(figures).unwrap_or_default(),
             },
         }
     }

@@ -17,7 +17,7 @@ use loadlab_system::{Cancel, clock};
 use crate::conduct::{RunError, allowed_of, conditions_of, dir_of, never_began, prepare, state_of};
 use crate::event::RunEvent;
 use crate::logs;
-use crate::manifest::Record;
+use crate::manifest::{Record, figures_of_case};
 use crate::options::RunOptions;
 use crate::site::RunningSystem;
 use crate::site::durability::Ids;
@@ -117,7 +117,7 @@ pub fn find(
     emit: EventSink<'_>,
 ) -> Result<SearchResult, RunError> {
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
-    let mut conditions = conditions_of(plan)?;
+    let mut conditions = conditions_of(plan, how)?;
     let Some(base) = plan.cases().first().cloned() else {
         return Err(RunError::NotUp("the plan has no case".to_owned()));
     };
@@ -284,6 +284,7 @@ impl SearchRun<'_> {
             place: self.facts.path.len() + 1,
             of: self.request.max_levels as usize,
             cpu_limits: crate::trial::cpu_limits(&case),
+            figures: figures_of_case(&case),
         };
         (self.emit)(event);
         let writer = match self.record.trial(index, number) {
@@ -314,7 +315,14 @@ impl SearchRun<'_> {
         let left = site.end_trial(next, false, &state);
         logs::mask_ended(&state, &site.open_logs(), self.emit);
         let (reported, failure) = (outcome.summary.clone().map(Box::new), outcome.failure.clone());
-        (self.emit)(RunEvent::TrialEnded { case: case.name, trial: number, summary: reported, failure });
+        let figures = figures_of_case(&case);
+        (self.emit)(RunEvent::TrialEnded {
+            case: case.name,
+            trial: number,
+            summary: reported,
+            failure,
+            figures,
+        });
         if let Some((text, exit)) = left.into_iter().next() {
             return self.give_up(text, exit);
         }

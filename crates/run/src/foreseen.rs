@@ -150,8 +150,8 @@ impl Due {
     /// Of all requests, or of those with a tag: their share of the journey.
     fn of(load: &LoadSpec, tag: Option<&str>) -> Due {
         let a_journey: u64 = load.journey.iter().map(Step::requests).sum();
-        let tagged = |step: &&Step| tag.is_none_or(|tag| step.tags.iter().any(|t| t == tag));
-        let wanted: u64 = load.journey.iter().filter(tagged).map(Step::requests).sum();
+        let wanted = |step: &Step| tag.map_or_else(|| step.requests(), |tag| step.requests_in(tag));
+        let wanted: u64 = load.journey.iter().map(wanted).sum();
         let share = if a_journey > 0 { wanted as f64 / a_journey as f64 } else { 0.0 };
         let batches = f64::from(load.batches);
         let requests = |each: f64| Some(each * share * batches);

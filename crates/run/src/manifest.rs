@@ -149,6 +149,11 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
     }
 }
 
+/// The figures of a case as records and events have them.
+pub fn figures_of_case(case: &Case) -> Vec<FigureFacts> {
+    case.figures.iter().map(figure_facts).collect()
+}
+
 fn figure_facts(figure: &plan::FigureSpec) -> FigureFacts {
     let plan::FigureSpec { name, value, kind, unit, better, about } = figure.clone();
     FigureFacts { name, value, kind, unit, better, about }

@@ -49,6 +49,8 @@ pub struct RunOptions {
     pub generator: Generator,
     /// Who is watched where the plan names nobody.
     pub watch: Watch,
+    /// Somebody sees the events while they come.
+    pub is_watched: bool,
     /// What neither the record nor an event may show.
     pub secrets: Secrets,
 }

@@ -239,6 +239,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         threads: default_threads(&[]),
         generator: Generator::default(),
         watch: watch_at(args)?,
+        is_watched: !args.progress.quiet || args.ui.ui.is_some(),
         secrets: mask::secrets(),
     })
 }

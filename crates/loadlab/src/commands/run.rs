@@ -113,6 +113,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         threads: default_threads(&[]),
         generator: Generator::default(),
         watch: Watch::default(),
+        is_watched: !args.progress.quiet || args.ui.ui.is_some(),
         secrets: mask::secrets(),
     })
 }

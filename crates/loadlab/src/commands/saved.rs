@@ -98,6 +98,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
         threads: args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize),
         generator: Generator { cpus, io: Some(bench::io_of(args.io)) },
         watch: watch_of(&args.watch)?,
+        is_watched: true,
         secrets: mask::secrets(),
     };
     Ok((read, how))

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use loadlab_analysis::components::{cpu_s, probe_name};
+use loadlab_record::figure::FigureValue;
 use loadlab_record::load::{Counts, Tick};
+use loadlab_record::manifest::FigureFacts;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Summary, Verdict};
 use loadlab_record::units::format_count;
@@ -11,6 +13,7 @@ use loadlab_report::figures;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
+use super::display;
 use super::words::{bottleneck_words, describe, doubt_words};
 
 /// Seconds of a line, whether drawn in blocks or by the page.
@@ -43,6 +46,10 @@ pub struct State {
     pub loads: Vec<Load>,
     pub components: Vec<Component>,
     pub probes: Vec<Probe>,
+    /// The figures that matter of each load, in the plan's order.
+    pub figures: Vec<Figure>,
+    /// What the plan says about them, for the case under way.
+    facts: Vec<FigureFacts>,
     /// Trials that are done.
     pub done: VecDeque<(Weight, String)>,
     /// When, how to take it, what.
@@ -107,6 +114,18 @@ pub struct Probe {
     pub values: VecDeque<Option<f64>>,
 }
 
+/// A figure that matters, of one load.
+#[derive(Clone)]
+pub struct Figure {
+    pub load: String,
+    pub facts: FigureFacts,
+    /// What it came to last.
+    pub value: FigureValue,
+    /// Values so far; the last of them are kept.
+    pub count: u64,
+    pub values: VecDeque<Option<f64>>,
+}
+
 fn keep<T>(list: &mut VecDeque<T>, value: T, most: usize) {
     if list.len() == most {
         list.pop_front();
@@ -136,12 +155,13 @@ impl State {
 
     pub fn event(&mut self, now_s: f64, event: &RunEvent) {
         match event {
-            RunEvent::TrialStarted { case, trial, place, of, cpu_limits } => {
+            RunEvent::TrialStarted { case, trial, place, of, cpu_limits, figures } => {
                 self.place = Some((*place, *of));
                 self.trials += 1;
                 self.trial = format!("{case}, trial {trial}");
                 self.limits.clone_from(cpu_limits);
-                (self.loads, self.components, self.probes) = Default::default();
+                (self.loads, self.components, self.probes, self.figures) = Default::default();
+                self.facts.clone_from(figures);
                 self.phase(now_s, "bringing the system up");
                 return;
             }
@@ -152,6 +172,7 @@ impl State {
                 let known = self.loads.iter().position(|l| l.name == *load);
                 let at = known.unwrap_or_else(|| {
                     self.loads.push(Load { name: load.clone(), ..Load::default() });
+                    self.figures.extend(self.facts.iter().map(|facts| Figure::of(load, facts)));
                     self.loads.len() - 1
                 });
                 let own = &mut self.loads[at];
@@ -165,6 +186,15 @@ impl State {
             RunEvent::Progress(progress) => {
                 if let Some(load) = self.loads.iter_mut().find(|l| l.name == progress.load) {
                     load.progress = progress.clone();
+                }
+                return;
+            }
+            RunEvent::Figures { load, values } => {
+                for (name, value) in values {
+                    let mut all = self.figures.iter_mut();
+                    if let Some(figure) = all.find(|f| f.load == *load && f.facts.name == *name) {
+                        figure.comes_to(value);
+                    }
                 }
                 return;
             }
@@ -253,12 +283,15 @@ impl State {
             Verdict::Undecided => (Weight::Doubtful, "?"),
             Verdict::None => (Weight::Plain, "–"),
         };
+        let times = || {
+            let of = |name| figures::short_figure(&s.response_ms, name);
+            format!("p50 {}, p99 {}", of("p50"), of("p99"))
+        };
         let line = format!(
-            "{mark} {}: {}/s, p50 {}, p99 {}, {} failed{}",
+            "{mark} {}: {}/s, {}, {} failed{}",
             self.trial,
             format_count(s.rate_per_s.ok.round()),
-            figures::short_figure(&s.response_ms, "p50"),
-            figures::short_figure(&s.response_ms, "p99"),
+            display::first_figures(&self.facts, s).unwrap_or_else(times),
             format_count(s.requests.failed as f64),
             bottleneck_words(s)
         );
@@ -272,6 +305,24 @@ impl State {
             self.say(now_s, weight, &line);
             keep(&mut self.doubts, (weight, format!("{}: {line}", self.trial)), EVENTS);
         }
+    }
+}
+
+impl Figure {
+    fn of(load: &str, facts: &FigureFacts) -> Figure {
+        Figure {
+            load: load.to_owned(),
+            facts: facts.clone(),
+            value: FigureValue::default(),
+            count: 0,
+            values: VecDeque::new(),
+        }
+    }
+
+    fn comes_to(&mut self, value: &FigureValue) {
+        self.count += 1;
+        keep(&mut self.values, value.value.or(value.estimate).or(value.at_least), KEPT);
+        self.value = value.clone();
     }
 }
 

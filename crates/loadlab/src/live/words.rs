@@ -1,10 +1,13 @@
 //! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
 
 use loadlab_record::bottleneck::Kind;
+use loadlab_record::manifest::FigureFacts;
 use loadlab_record::summary::{Doubt, Summary, Verdict};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_report::figures;
 use loadlab_run::RunEvent;
+
+use super::display;
 
 /// A line for everything that is not progress.
 pub fn describe(event: &RunEvent) -> Option<String> {
@@ -35,9 +38,12 @@ pub fn describe(event: &RunEvent) -> Option<String> {
         RunEvent::Died { component, status } => format!("  {component} died: {status}"),
         RunEvent::Doubt { doubt, .. } => format!("  {}", doubt_words(doubt)),
         RunEvent::Note(text) => format!("  note: {text}"),
-        RunEvent::TrialEnded { summary, failure, .. } => trial_words(summary.as_deref(), failure.as_deref()),
+        RunEvent::TrialEnded { summary, failure, figures, .. } => {
+            trial_words(summary.as_deref(), failure.as_deref(), figures)
+        }
         RunEvent::LoadStarted { .. }
         | RunEvent::Progress(_)
+        | RunEvent::Figures { .. }
         | RunEvent::Second(_)
         | RunEvent::Watched(_)
         | RunEvent::LoadEnded { .. } => return None,
@@ -59,7 +65,8 @@ pub fn bottleneck_words(summary: &Summary) -> String {
     }
 }
 
-fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
+/// How a trial ended: with the first of the figures that matter, or else with the median and the largest memory.
+fn trial_words(summary: Option<&Summary>, failure: Option<&str>, figures: &[FigureFacts]) -> String {
     let Some(s) = summary else {
         return format!("  FAILED: {}", failure.unwrap_or("nothing was measured"));
     };
@@ -70,13 +77,8 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
         Verdict::Undecided => "undecided: ",
         Verdict::None => "",
     };
-    let p50 = match s.response_ms.count {
-        0 => String::new(),
-        _ => format!(", p50 {}", figures::short_figure(&s.response_ms, "p50")),
-    };
-    let most = s.components.iter().filter_map(|(n, c)| Some((n, c.memory_bytes.max?)));
-    let memory = most.max_by(|a, b| a.1.total_cmp(&b.1));
-    let memory = memory.map_or(String::new(), |(n, b)| format!(", {n} up to {}", format_bytes(b)));
+    let named = display::first_figures(figures, s).map(|words| format!(", {words}"));
+    let figures = named.unwrap_or_else(|| median_and_memory(s));
     let failed = match s.requests.failed {
         0 => String::new(),
         n => format!(", {} failed", format_count(n as f64)),
@@ -85,5 +87,17 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
     let goodput = format_count(s.rate_per_s.ok);
     let first = bottleneck_words(s);
     let ok = format_count(s.requests.ok as f64);
-    format!("  {verdict}{ok} ok, {goodput}/s{failed}{p50}{memory}{first}{spoiled}")
+    format!("  {verdict}{ok} ok, {goodput}/s{failed}{figures}{first}{spoiled}")
+}
+
+/// `, p50 1.2 ms, web up to 12 MiB`.
+fn median_and_memory(s: &Summary) -> String {
+    let p50 = match s.response_ms.count {
+        0 => String::new(),
+        _ => format!(", p50 {}", figures::short_figure(&s.response_ms, "p50")),
+    };
+    let most = s.components.iter().filter_map(|(n, c)| Some((n, c.memory_bytes.max?)));
+    let memory = most.max_by(|a, b| a.1.total_cmp(&b.1));
+    let memory = memory.map_or(String::new(), |(n, b)| format!(", {n} up to {}", format_bytes(b)));
+    format!("{p50}{memory}")
 }

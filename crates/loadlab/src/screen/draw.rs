@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::live::display::{self, clock, ms};
-use crate::live::state::{Component, Load, State, Weight};
+use crate::live::state::{Component, Figure, Load, State, Weight};
 
 /// Draws it all.
 pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
@@ -65,6 +65,7 @@ impl Page {
                 }
                 left_over = rows.saturating_sub(lines.len());
             };
+        section("figures that matter", self.figures(state), events_need + done_need, &mut lines);
         section("components", self.components(&state.components), events_need + done_need, &mut lines);
         section("probes", self.probes(state), events_need + done_need, &mut lines);
         let newest = |n: usize| n.saturating_sub(rows);
@@ -199,6 +200,21 @@ impl Page {
         let limit = used.limit.as_ref().map_or(String::new(), |l| format!(" of {l}"));
         spans.push(self.span(weight, &left(&format!(" {}{limit}", right(now, 8)), 21)));
         spans
+    }
+
+    /// A row each: its name, what it comes to so far, and its last seconds.
+    fn figures(&self, state: &State) -> Vec<Line<'static>> {
+        let name = |f: &Figure| harmless(&display::figure_name(state, f));
+        let value = |f: &Figure| display::figure(&f.facts, &f.value);
+        let widest = |text: &dyn Fn(&Figure) -> String| {
+            state.figures.iter().map(|f| width_of(&text(f))).max().unwrap_or(0)
+        };
+        let (names, values) = (widest(&name).min(self.width / 2), widest(&value).max(10));
+        let line = |f: &Figure| {
+            let name = left(&cut(&name(f), names), names);
+            self.with_spark(&format!("  {name} {}  ", right(&value(f), values)), &f.values)
+        };
+        state.figures.iter().map(line).collect()
     }
 
     fn probes(&self, state: &State) -> Vec<Line<'static>> {

@@ -8,7 +8,7 @@ use loadlab_report::terminal::harmless;
 use serde::Serialize;
 
 use crate::live::display;
-use crate::live::state::{Component, Load, State, Weight};
+use crate::live::state::{Component, Figure, Load, State, Weight};
 
 /// Lines of text a page gets; it shows the newest first.
 const LINES: usize = 60;
@@ -22,12 +22,21 @@ struct Frame {
     phase: String,
     phase_for: String,
     clock: String,
+    figures: Vec<FigureFrame>,
     loads: Vec<LoadFrame>,
     components: Vec<ComponentFrame>,
     probes: Vec<ProbeFrame>,
     done: Vec<(&'static str, String)>,
     doubts: Vec<(&'static str, String)>,
     events: Vec<(String, &'static str, String)>,
+}
+
+#[derive(Serialize)]
+struct FigureFrame {
+    name: String,
+    about: Option<String>,
+    reported: String,
+    over: Over,
 }
 
 #[derive(Serialize)]
@@ -102,6 +111,7 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
         phase: harmless(&state.phase),
         phase_for: display::clock(now_s - state.phase_since_s),
         clock: display::clock(now_s),
+        figures: state.figures.iter().map(|f| figure_frame(state, f, tail)).collect(),
         loads: state.loads.iter().map(|load| load_frame(load, tail)).collect(),
         components: display::shown(&state.components).into_iter().map(|c| component_frame(c, tail)).collect(),
         probes: state.probes.iter().map(|p| probe_frame(p, tail)).collect(),
@@ -113,6 +123,15 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
     };
     // Only a map whose keys are no text could fail, and there is none.
     serde_json::to_string(&frame).unwrap_or_default()
+}
+
+fn figure_frame(state: &State, figure: &Figure, tail: usize) -> FigureFrame {
+    FigureFrame {
+        name: harmless(&display::figure_name(state, figure)),
+        about: figure.facts.about.as_deref().map(harmless),
+        reported: display::figure(&figure.facts, &figure.value),
+        over: over(figure.count, tail, &[&figure.values]),
+    }
 }
 
 fn load_frame(load: &Load, tail: usize) -> LoadFrame {

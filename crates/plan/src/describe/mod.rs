@@ -444,7 +444,7 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
     let what = match (&step.urls, &step.websocket) {
         (Some(file), _) => format!("GET the URLs of {} in turn", within(file, dir)),
         (None, Some(talk)) => {
-            let said = talk.messages.iter().filter(|m| m.send.is_some() || m.expect.is_some()).count() as u64;
+            let said = talk.messages.iter().filter(|m| !m.is_pause()).count() as u64;
             let times = if talk.repeat > 1 { format!(" {} times", talk.repeat) } else { String::new() };
             let held = match talk.hold_ns {
                 0 => String::new(),

@@ -16,7 +16,7 @@ use crate::model::part::{ComponentKind, Isolation, Lifetime};
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LoadSpec, SystemSpec};
 use crate::read::conditions::{self, Conditions};
-use crate::read::journey::step;
+use crate::read::journey::{series, step};
 use crate::read::reader::{Fields, From, Reader, Scope};
 use crate::read::{command_load, derive, events, load, system};
 use crate::text::error::{Problem, Problems};
@@ -373,6 +373,8 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
         let problem = Problem::new(case.span, message);
         r.push(problem.hint("`cases` of a load lists the cases it is for, such as `[get, \"insert *\"]`"));
     }
+    // A secret that the plan writes out is known when all of it is read.
+    series::name(&mut loads, &Secrets::default());
     let conditions = conditions::read(r, fields, &system, &loads);
     let events = events::read(r, fields);
     let durability = events::read_durability(r, fields, &system.probes, &loads, left_out);

@@ -33,6 +33,8 @@ pub struct Step {
     pub body: Body,
     /// Series it counts for.
     pub tags: Vec<String>,
+    /// The series that is its own alone, where none of its tags is: `GET /items`. Of a conversation, that of the opening.
+    pub series: Option<String>,
     /// Statuses that are good; `None`: below 400.
     pub statuses: Option<Vec<u16>>,
     /// What else must hold.
@@ -57,12 +59,34 @@ impl Step {
     /// How many requests it is, if none of them fails: a conversation has an opening, messages and a goodbye.
     pub fn requests(&self) -> u64 {
         self.websocket.as_ref().map_or(1, |talk| {
-            let messages = talk.messages.iter().filter(|m| m.send.is_some() || m.expect.is_some());
+            let messages = talk.messages.iter().filter(|m| !m.is_pause());
             2 + u64::from(talk.repeat) * messages.count() as u64
         })
     }
 
-    /// Its series, and those of its messages.
+    /// How many of them count for a series, by its name.
+    pub fn requests_in(&self, series: &str) -> u64 {
+        let is_it = |name: &Option<String>| name.as_deref() == Some(series);
+        if self.tags.iter().any(|tag| tag == series) {
+            return self.requests();
+        }
+        let talk = self.websocket.as_ref().map_or(0, |talk| {
+            let counts = |m: &&Message| m.tags.iter().any(|tag| tag == series) || is_it(&m.series);
+            let messages = talk.messages.iter().filter(|m| !m.is_pause()).filter(counts).count();
+            u64::from(talk.repeat) * messages as u64 + u64::from(is_it(&talk.closing_series))
+        });
+        u64::from(is_it(&self.series)) + talk
+    }
+
+    /// The names of all series that it, or a part of it, counts for.
+    pub fn all_series(&self) -> impl Iterator<Item = &String> {
+        let talk = self.websocket.iter();
+        let own =
+            talk.flat_map(|t| t.messages.iter().filter_map(|m| m.series.as_ref()).chain(&t.closing_series));
+        self.all_tags().chain(&self.series).chain(own)
+    }
+
+    /// Its tags, and those of its messages.
     pub fn all_tags(&self) -> impl Iterator<Item = &String> {
         let messages = self.websocket.iter().flat_map(|talk| &talk.messages);
         self.tags.iter().chain(messages.flat_map(|message| &message.tags))
@@ -292,6 +316,8 @@ pub struct Conversation {
     pub hold_ns: u64,
     /// Subprotocols to offer, the best first.
     pub subprotocols: Vec<String>,
+    /// The series that its end alone counts for.
+    pub closing_series: Option<String>,
 }
 
 /// A message of a WebSocket step. One that neither sends nor waits is a pause.
@@ -313,6 +339,15 @@ pub struct Message {
     pub timeout_ns: Option<u64>,
     /// Series it counts for, besides those of its step.
     pub tags: Vec<String>,
+    /// The series that is its own alone, where none of its tags is.
+    pub series: Option<String>,
+}
+
+impl Message {
+    /// It neither sends nor waits for anything.
+    pub fn is_pause(&self) -> bool {
+        self.send.is_none() && self.expect.is_none()
+    }
 }
 
 /// What is sent on a WebSocket.

@@ -215,6 +215,33 @@ impl Template {
         (!starts_late).then_some(out)
     }
 
+    /// Of a URL, for people: path and query as the plan has them, without scheme, user, host and port. A secret that
+    /// may be more than a host stays as its name.
+    pub(crate) fn target_shown(&self) -> String {
+        let (mut beginning, mut out, mut is_behind) = (String::new(), String::new(), false);
+        for part in &self.parts {
+            let (text, shown) = match part {
+                TemplatePart::Text(text) => (text.as_str(), None),
+                TemplatePart::Given(given) => (given.value.as_str(), given.written.as_ref()),
+                TemplatePart::Name(name, _) => ("1", Some(name)),
+                TemplatePart::Variable { written, .. } => {
+                    // Variables stand behind the host alone.
+                    is_behind = true;
+                    ("", Some(written))
+                }
+            };
+            let before = beginning.len();
+            beginning.push_str(text);
+            let Some(at) = (if is_behind { Some(before) } else { path_at(&beginning) }) else { continue };
+            is_behind = true;
+            match shown {
+                Some(name) => out.push_str(&format!("${{{name}}}")),
+                None => out.push_str(&beginning[at.max(before)..]),
+            }
+        }
+        if out.starts_with(['/', '$']) { out } else { format!("/{out}") }
+    }
+
     /// The names left, in order, with repetitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|p| match p {
@@ -252,6 +279,16 @@ impl Template {
                 other => self.parts.push(other.clone()),
             }
         }
+    }
+}
+
+/// Where path or query of a URL begin.
+fn path_at(url: &str) -> Option<usize> {
+    match (url.find("://"), url.starts_with("unix:")) {
+        (Some(at), false) => url[at + 3..].find(['/', '?']).map(|path| at + 3 + path),
+        (None, false) => None,
+        // `unix:/PATH:/URI`
+        (_, true) => url[5..].find(":/").map(|path| 5 + path + 1),
     }
 }
 

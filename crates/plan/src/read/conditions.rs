@@ -61,7 +61,7 @@ pub(crate) fn names_of(system: &SystemSpec, loads: &[LoadSpec]) -> Vec<String> {
     let programs = loads.iter().filter(|l| l.command().is_some()).map(|l| &l.name);
     names.extend(programs.flat_map(|name| expr::component_names(name)));
     names.extend(system.components.iter().flat_map(|c| expr::component_names(&c.name)));
-    names.extend(load::tags(loads).iter().flat_map(|t| expr::tag_names(t)));
+    names.extend(load::series(loads).iter().flat_map(|t| expr::tag_names(t)));
     let numbers = loads.iter().flat_map(|l| &l.script.captures).filter(|c| c.is_number);
     names.extend(numbers.flat_map(|c| expr::number_names(&c.name)));
     names
@@ -97,11 +97,11 @@ fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
 
 /// Takes away what is expected of tags that `--tags` left out of a case; a remark for each.
 pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
-    let tags = load::tags(&case.loads);
+    let series = load::series(&case.loads);
     let left_out = |text: &str| {
         let names = Expr::parse(text).map(|e| e.names()).unwrap_or_default();
         names.iter().filter_map(|n| n.text.strip_prefix("tag.")).any(|rest| {
-            !tags.iter().any(|t| rest.strip_prefix(t.as_str()).is_some_and(|after| after.starts_with('.')))
+            !series.iter().any(|t| rest.strip_prefix(t.as_str()).is_some_and(|after| after.starts_with('.')))
         })
     };
     let mut notes = Vec::new();

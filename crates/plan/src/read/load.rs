@@ -195,9 +195,9 @@ pub(crate) fn choose(loads: &mut Vec<LoadSpec>, tags: &[String]) {
     loads.retain(|l| !l.journey.is_empty());
 }
 
-/// All tags of some loads, sorted.
-pub(crate) fn tags(loads: &[LoadSpec]) -> BTreeSet<String> {
-    loads.iter().flat_map(LoadSpec::steps).flat_map(Step::all_tags).cloned().collect()
+/// The names of all series of some loads, sorted.
+pub(crate) fn series(loads: &[LoadSpec]) -> BTreeSet<String> {
+    loads.iter().flat_map(LoadSpec::steps).flat_map(Step::all_series).cloned().collect()
 }
 
 /// A hint for a tag that no step has.

@@ -10,6 +10,7 @@ use crate::event::{Event, EventKind};
 use crate::evidence::Evidence;
 use crate::example::Example;
 use crate::load::Tick;
+use crate::manifest::FigureFacts;
 use crate::sample::Sample;
 use crate::summary::{Doubt, Summary};
 
@@ -32,7 +33,7 @@ macro_rules! maskable {
     };
 }
 
-maskable!(Doubt, Event, Evidence, Example, Sample, Summary, Tick);
+maskable!(Doubt, Event, Evidence, Example, FigureFacts, Sample, Summary, Tick);
 
 impl Maskable for EventKind {
     fn masked(self, secrets: &Secrets) -> Option<Self> {

@@ -23,6 +23,8 @@ pub struct PartOf<'s> {
     pub script: Script,
     /// Series it counts for, besides those of its step.
     pub tags: &'s [String],
+    /// The series that is its own alone, if it has one.
+    pub series: Option<&'s String>,
     /// Header fields of the opening, which may hold secrets.
     pub fields: Option<Fields>,
 }
@@ -63,13 +65,14 @@ pub fn parts_of<'s>(
             ..script(Part::Open { opening, keeps })
         },
         tags: &[],
+        series: step.series.as_ref(),
         fields: Some(fields),
     }];
     let mut pauses = Vec::new();
     let mut pause_ns = 0;
     for message in (0..talk.repeat).flat_map(|_| &talk.messages) {
         pause_ns += message.pause_ns;
-        if message.send.is_none() && message.expect.is_none() {
+        if message.is_pause() {
             continue;
         }
         pauses.push(std::mem::take(&mut pause_ns));
@@ -77,10 +80,12 @@ pub fn parts_of<'s>(
         let what = format!("{what}, message {number}");
         let script = message_of(message, &what, desk, &script)?;
         let request = named(&format!(", message {number}"));
-        parts.push(PartOf { request, script, tags: &message.tags, fields: None });
+        let (tags, series) = (&message.tags, message.series.as_ref());
+        parts.push(PartOf { request, script, tags, series, fields: None });
     }
     pauses.push(pause_ns + talk.hold_ns);
-    parts.push(PartOf { request: named(", close"), script: script(Part::Goodbye), tags: &[], fields: None });
+    let (request, series) = (named(", close"), talk.closing_series.as_ref());
+    parts.push(PartOf { request, script: script(Part::Goodbye), tags: &[], series, fields: None });
     Ok((strung(parts, &pauses), url))
 }
 

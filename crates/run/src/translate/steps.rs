@@ -64,6 +64,7 @@ pub fn steps_of(desk: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Step
             shape.add(section, parts.len(), step.weight);
             for part in parts {
                 let own = step.tags.iter().chain(part.tags.iter().filter(|tag| !step.tags.contains(tag)));
+                let own = own.chain(part.series);
                 requests.push(Request { tags: indices(own, &mut tags), ..part.request });
                 scripts.push(part.script);
                 all_fields.push(part.fields);
@@ -90,7 +91,7 @@ pub fn steps_of(desk: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Step
         if scripted {
             scripts.push(script_of(step, message, &what, desk, request.host)?);
         }
-        requests.push(Request { tags: indices(step.tags.iter(), &mut tags), ..request });
+        requests.push(Request { tags: indices(step.tags.iter().chain(&step.series), &mut tags), ..request });
     }
     let remembered = remembered(desk, &all_fields);
     let journey = match scripted {

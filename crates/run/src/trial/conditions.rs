@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_record::event::Event;
 use loadlab_record::expr::{
-    Expr, Kind, Known, Numbers, Part, SummaryNumbers, built_in_kind, component_names,
+    Expr, Kind, Known, NameRef, Numbers, Part, SummaryNumbers, built_in_kind, component_names,
 };
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
@@ -12,7 +12,7 @@ use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
 use crate::readings::Readings;
 use crate::state::TrialState;
 
-/// Figures of the system are worked out so often while a load runs.
+/// Figures of the system are worked out so often while a load runs, for conditions that are looked at ten times as often.
 const EVERY_S: f64 = 1.0;
 
 /// Figures of components and probes, for conditions on a load that runs. They come of all samples of the trial, which are
@@ -20,6 +20,7 @@ const EVERY_S: f64 = 1.0;
 #[derive(Debug, Default)]
 pub struct SystemFigures {
     is_asked: bool,
+    every_s: f64,
     /// On the load's clock; not before it are they worked out again.
     due_s: f64,
     samples: Vec<Sample>,
@@ -31,7 +32,13 @@ pub struct SystemFigures {
 impl SystemFigures {
     /// For these conditions.
     pub fn of(conditions: &[Expr]) -> Self {
-        SystemFigures { is_asked: conditions.iter().any(asks_system), ..SystemFigures::default() }
+        let names: Vec<NameRef> = conditions.iter().flat_map(Expr::names).collect();
+        SystemFigures { every_s: EVERY_S, ..SystemFigures::each_time(names) }
+    }
+
+    /// For whoever asks for these names once a second.
+    pub fn each_time(names: Vec<NameRef>) -> Self {
+        SystemFigures { is_asked: asks_system(&names), ..SystemFigures::default() }
     }
 
     /// A summary with them in it, at a moment of the load. It is made of samples and events: of all when they are due,
@@ -43,7 +50,7 @@ impl SystemFigures {
         summarise: impl FnOnce(&[Sample], &[Event]) -> Summary,
     ) -> Summary {
         if self.is_asked && at_s >= self.due_s {
-            self.due_s = at_s + EVERY_S;
+            self.due_s = at_s + self.every_s;
             state.collect_into(&mut self.samples, &mut self.events);
             let summary = summarise(&self.samples, &self.events);
             (self.components, self.probes) = (summary.components.clone(), summary.probes.clone());
@@ -54,8 +61,8 @@ impl SystemFigures {
     }
 }
 
-/// Whether a condition asks for a figure of a component or a probe: for whatever is not certain to be one of the load.
-fn asks_system(condition: &Expr) -> bool {
+/// Whether one of the names is a figure of a component or a probe: whatever is not certain to be one of the load.
+fn asks_system(names: &[NameRef]) -> bool {
     let of_load = |name: &str| {
         let in_parts = |first: &str| {
             let is_first = name.strip_prefix(first).is_some_and(|rest| rest.starts_with('.'));
@@ -64,7 +71,7 @@ fn asks_system(condition: &Expr) -> bool {
         };
         built_in_kind(name).is_some() || in_parts("tag") || in_parts("number")
     };
-    condition.names().iter().any(|name| !of_load(&name.text))
+    names.iter().any(|name| !of_load(&name.text))
 }
 
 /// A trial's numbers as far as they are known, and the probes' latest readings.
@@ -75,18 +82,25 @@ pub struct LiveMetrics<'a> {
     pub readings: &'a Readings,
 }
 
-impl Numbers for LiveMetrics<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+impl LiveMetrics<'_> {
+    /// A number as far as it is known, however few samples there are.
+    pub fn known(&self, name: &str, part: Option<Part>) -> Known {
         if let Some(why) = self.readings.failure(name) {
             return Known::Unknown(why.to_owned());
         }
         match (part, self.readings.last(name)) {
             (None, Some(value)) => Known::Is(value, Kind::Plain),
+            _ => SummaryNumbers::new(self.summary, &[]).number(name, part),
+        }
+    }
+}
+
+impl Numbers for LiveMetrics<'_> {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
+        match self.known(name, part) {
             // So early nobody knows how much requests hang together: a percentile of few ends no load.
-            _ => match SummaryNumbers::new(self.summary, &[]).number(name, part) {
-                Known::Between(few) => Known::Unknown(format!("needs {} samples", few.few.needed)),
-                known => known,
-            },
+            Known::Between(few) => Known::Unknown(format!("needs {} samples", few.few.needed)),
+            known => known,
         }
     }
 

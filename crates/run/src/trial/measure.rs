@@ -11,10 +11,10 @@ use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
 use loadlab_record::event::EventKind;
 use loadlab_record::example::Example;
-use loadlab_record::expr::{Expr, Figure, Kind, kind_of};
+use loadlab_record::expr::{Expr, Figure, Kind, NameRef, kind_of};
 use loadlab_record::hlog::Interval;
 use loadlab_record::ids::{IdLine, IdSet};
-use loadlab_record::load::{Counts, InWindow, Measured, Series, Tick, Window};
+use loadlab_record::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
 use loadlab_record::schedule::{Stage, Think, Until, WhenBehind};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts};
 use loadlab_record::{Failure, Histogram};
@@ -23,6 +23,7 @@ use loadlab_system::Notice;
 use crate::event::{Progress, RunEvent};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
+use crate::trial::shown::{self, ShownFigures};
 
 /// Time for the load's threads to be there when it begins.
 pub const LEAD_NS: u64 = 10_000_000;
@@ -39,6 +40,8 @@ pub struct Order<'a> {
     pub expect: &'a [Expr],
     /// So will these.
     pub figures: &'a [Figure],
+    /// Somebody is shown them while it runs.
+    pub is_watched: bool,
     /// Its warm-up is to be found and left out.
     pub is_warmup_found: bool,
     /// Where it stands in the trial.
@@ -84,7 +87,10 @@ pub fn measure(
         doubted_s: 0,
         throttled_before: own_usage::throttled_ns(),
         system: SystemFigures::of(order.stop_when),
-        asks_times: order.stop_when.iter().any(asks_times),
+        shown: ShownFigures::of(order.figures, order.is_watched),
+        stop: Asks::of(order.stop_when.iter().flat_map(Expr::names)),
+        figures: Asks::of(shown::names(order.figures)),
+        by_tag: BTreeMap::new(),
         asks_windows: order.asks_windows(),
     };
     let control = measuring.control.clone();
@@ -125,8 +131,14 @@ struct Measuring<'a> {
     throttled_before: Vec<u64>,
     /// What stop conditions ask of the system.
     system: SystemFigures,
-    /// A stop condition asks for a duration.
-    asks_times: bool,
+    /// The plan's figures, if they are shown.
+    shown: Option<ShownFigures<'a>>,
+    /// What stop conditions ask of the load.
+    stop: Asks,
+    /// What figures ask of it.
+    figures: Asks,
+    /// Series of steps and tags up to the last whole second, where one of them is asked for.
+    by_tag: BTreeMap<String, TagMeasured>,
     /// An expectation or a figure asks for a part of the load.
     asks_windows: bool,
 }
@@ -140,9 +152,24 @@ impl Order<'_> {
     }
 }
 
-/// Whether an expression asks for a duration. Unknown names do, for all that is known.
-fn asks_times(expr: &Expr) -> bool {
-    expr.names().iter().any(|name| kind_of(&name.text).is_none_or(|kind| kind == Kind::Duration))
+/// What expressions ask for that costs time and memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asks {
+    /// A duration. Unknown names may be one, for all that is known.
+    times: bool,
+    /// A series of a step or a tag.
+    tags: bool,
+}
+
+impl Asks {
+    fn of(names: impl IntoIterator<Item = NameRef>) -> Asks {
+        let mut asks = Asks::default();
+        for name in names {
+            asks.times |= kind_of(&name.text).is_none_or(|kind| kind == Kind::Duration);
+            asks.tags |= name.text.starts_with("tag.");
+        }
+        asks
+    }
 }
 
 impl Measuring<'_> {
@@ -159,6 +186,7 @@ impl Measuring<'_> {
             LoadEvent::Progress(totals) => {
                 self.look(totals);
                 emit(RunEvent::Progress(self.progress(totals)));
+                self.show_figures(totals, emit);
                 self.doubt(totals, emit);
             }
         }
@@ -180,6 +208,11 @@ impl Measuring<'_> {
             });
         }
         self.ticks.push(second.tick.clone());
+        if self.stop.tags || self.shown.is_some() && self.figures.tags {
+            for (tag, measured) in &second.by_tag {
+                self.by_tag.entry(tag.clone()).or_default().merge(measured);
+            }
+        }
         if !self.asks_windows && !self.order.is_warmup_found {
             return;
         }
@@ -258,7 +291,9 @@ impl Measuring<'_> {
         // What is over cannot be ended early, and its rates fall while stragglers are waited for.
         let is_over = self.order.spec.schedule_ns().is_some_and(|ns| totals.at_s >= ns as f64 / 1e9);
         if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
-            let summary = self.so_far(totals);
+            let measured = self.so_far(totals, self.stop);
+            let system = (self.state, &mut self.system);
+            let summary = summary_so_far(self.order.facts, &self.order.spec.name, system, measured);
             let readings = self.state.readings();
             let gauge = LiveMetrics { summary: &summary, readings: &readings };
             let reached = self.order.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
@@ -291,13 +326,26 @@ impl Measuring<'_> {
         }
     }
 
-    /// A summary of what was counted up to now, for conditions.
-    fn so_far(&mut self, totals: &Totals) -> Summary {
+    /// The plan's figures as they stand, if they are shown.
+    fn show_figures(&mut self, totals: &Totals, emit: EventSink<'_>) {
+        if !self.shown.as_mut().is_some_and(|shown| shown.is_due(totals.at_s)) {
+            return;
+        }
+        let measured = self.so_far(totals, self.figures);
+        let Some(shown) = &mut self.shown else { return };
+        let (facts, name) = (self.order.facts, &self.order.spec.name);
+        let summary = summary_so_far(facts, name, (self.state, &mut shown.system), measured);
+        shown.show(name, &summary, &self.state.readings(), emit);
+    }
+
+    /// What was counted up to now, as far as it is asked for.
+    fn so_far(&self, totals: &Totals, asks: Asks) -> Measured {
         let counts = &totals.counts;
-        let measured = Measured {
+        Measured {
             counts: counts.clone(),
             // Copying them ten times a second costs memory and time that conditions over counts need not.
-            series: if self.asks_times { totals.series.clone() } else { Series::default() },
+            series: if asks.times { totals.series.clone() } else { Series::default() },
+            by_tag: if asks.tags { self.by_tag.clone() } else { BTreeMap::new() },
             numbers: totals.numbers.clone(),
             bytes: totals.bytes,
             in_window: InWindow { due: counts.due, started: counts.started, ok: counts.ok },
@@ -307,9 +355,7 @@ impl Measuring<'_> {
             busy_in_window_s: totals.busy_s,
             connections: totals.connections,
             ..Measured::default()
-        };
-        let system = (self.state, &mut self.system);
-        summary_so_far(self.order.facts, &self.order.spec.name, system, measured)
+        }
     }
 
     fn progress(&mut self, totals: &Totals) -> Progress {

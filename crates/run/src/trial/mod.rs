@@ -7,6 +7,7 @@ pub mod measure;
 mod measured;
 mod program;
 mod setup;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,6 +58,8 @@ pub struct Conditions {
     pub drain: Option<Expr>,
     /// The figures that matter, each worked out of numbers alone.
     pub figures: Vec<Figure>,
+    /// Somebody watches, and is shown them while loads run.
+    pub is_watched: bool,
 }
 
 /// What a trial needs to know.
@@ -669,10 +672,15 @@ fn one_batch(
         Sends::Requests(spec) => {
             let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
             let figures = conditions.figures.as_slice();
-            let order = Order { spec, facts, stop_when, expect, figures, is_warmup_found, origin };
+            let is_watched = conditions.is_watched;
+            let order =
+                Order { spec, facts, stop_when, expect, figures, is_watched, is_warmup_found, origin };
             measure(&order, actor.state, Some(&actor.site.notices), actor.emit)
         }
-        Sends::Program(program) => Run { program, facts, stop_when, origin }.measure(actor),
+        Sends::Program(program) => {
+            let shown = (conditions.figures.as_slice(), conditions.is_watched);
+            Run { program, facts, stop_when, shown, origin }.measure(actor)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use loadlab_analysis::LoadRun;
 use loadlab_load::run::Origin;
 use loadlab_plan as plan;
 use loadlab_record::event::EventKind;
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts};
@@ -24,6 +24,7 @@ use crate::translate::error::TranslateError;
 use crate::trial::actions::Actor;
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::measure::{MeasuredLoad, summary_so_far};
+use crate::trial::shown::ShownFigures;
 
 /// How often is looked at what has become of it.
 const LOOK_NS: u64 = 100_000_000;
@@ -103,6 +104,8 @@ pub struct Run<'a> {
     pub facts: &'a LoadFacts,
     /// Any of these ends it.
     pub stop_when: &'a [Expr],
+    /// The figures that matter, and whether somebody is shown them.
+    pub shown: (&'a [Figure], bool),
     /// Where it stands in the trial.
     pub origin: Origin,
 }
@@ -125,6 +128,8 @@ struct ProgramRun<'a> {
     ticks: Vec<Tick>,
     /// What stop conditions ask of the system.
     system: SystemFigures,
+    /// The plan's figures, if they are shown.
+    shown: Option<ShownFigures<'a>>,
     stopped_by: Option<String>,
 }
 
@@ -180,6 +185,7 @@ impl Run<'_> {
             reported: 0,
             ticks: Vec::new(),
             system: SystemFigures::of(self.stop_when),
+            shown: ShownFigures::of(self.shown.0, self.shown.1),
             stopped_by: None,
         };
         // The watcher reads at whole seconds, and the program may be done before the first of them.
@@ -264,6 +270,7 @@ impl ProgramRun<'_> {
             p99_ms: None,
             connections: 0,
         }));
+        self.show_figures(counted, at_s);
         if self.run.stop_when.is_empty() {
             return false;
         }
@@ -274,6 +281,17 @@ impl ProgramRun<'_> {
         let reached = self.run.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
         self.stopped_by = reached.map(ToString::to_string);
         self.stopped_by.is_some()
+    }
+
+    fn show_figures(&mut self, counted: u64, at_s: f64) {
+        let Some(shown) = &mut self.shown else { return };
+        if !shown.is_due(at_s) {
+            return;
+        }
+        let (state, name) = (self.actor.state, &self.run.program.name);
+        let measured = measured(counted, at_s);
+        let summary = summary_so_far(self.run.facts, name, (state, &mut shown.system), measured);
+        shown.show(name, &summary, &state.readings(), self.actor.emit);
     }
 
     /// By the watcher's last reading.

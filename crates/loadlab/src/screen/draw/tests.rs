@@ -2,15 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_analysis::{Planned, TrialInput, summarise};
 use loadlab_record::Failure;
+use loadlab_record::expr::Kind;
+use loadlab_record::figure::{Better, FigureValue};
 use loadlab_record::load::{Counts, Tick, TickMs};
+use loadlab_record::manifest::FigureFacts;
+use loadlab_record::quantile::FewSamples;
 use loadlab_record::sample::Sample;
+use loadlab_record::summary::{Ended, Generator, LoadFacts, Verdict};
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
+use crate::live::words::describe;
 
 fn sample(component: &str, at_s: f64, cpu_s: f64, memory: u64, limit: Option<u64>) -> Sample {
     Sample {
@@ -26,10 +33,15 @@ fn sample(component: &str, at_s: f64, cpu_s: f64, memory: u64, limit: Option<u64
 
 /// Six seconds of a trial under way.
 fn state() -> State {
+    state_of_plan(Vec::new())
+}
+
+/// The same of a plan that names figures.
+fn state_of_plan(figures: Vec<FigureFacts>) -> State {
     let mut state = State::new("edges under limits");
     let cpu_limits = BTreeMap::from([("edge".to_owned(), 0.5)]);
     let case = "1% CPU".to_owned();
-    state.event(1.0, &RunEvent::TrialStarted { case, trial: 2, place: 3, of: 15, cpu_limits });
+    state.event(1.0, &RunEvent::TrialStarted { case, trial: 2, place: 3, of: 15, cpu_limits, figures });
     state.event(2.0, &RunEvent::Ready { component: "edge".into(), after_s: 0.25 });
     let load = "main".to_owned();
     state.event(
@@ -79,6 +91,140 @@ fn state() -> State {
     state
 }
 
+fn facts(name: &str, kind: Kind) -> FigureFacts {
+    let (name, value) = (name.to_owned(), "rate".to_owned());
+    FigureFacts { name, value, kind, unit: None, better: Better::Less, about: None }
+}
+
+/// The same with figures that matter: known, of few samples, a lower bound, and one that only the trial's end knows.
+fn state_with_figures() -> State {
+    let figures = vec![
+        facts("peak memory", Kind::Bytes),
+        facts("GET /items p99", Kind::Duration),
+        facts("slowest", Kind::Duration),
+        facts("drain", Kind::Duration),
+    ];
+    let mut state = state_of_plan(figures);
+    for second in 0..4u64 {
+        let memory = FigureValue { value: Some((second + 9) as f64 * 1048576.0), ..FigureValue::default() };
+        let few = Some(FewSamples { samples: 60, needed: 1000, needed_s: None });
+        let interval = Some([Some(29.8), Some(60.0)]);
+        let p99 = FigureValue { estimate: Some(41.2), interval, few, ..FigureValue::default() };
+        let slowest = FigureValue { at_least: Some(900.0), ..FigureValue::default() };
+        let drain = FigureValue { note: Some("nothing was drained".into()), ..FigureValue::default() };
+        let all = [("peak memory", memory), ("GET /items p99", p99), ("slowest", slowest), ("drain", drain)];
+        let values = all.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        state.event(5.0 + second as f64, &RunEvent::Figures { load: "main".into(), values });
+    }
+    state
+}
+
+#[test]
+fn figures_that_matter_come_first() {
+    insta::assert_snapshot!(screen(&state_with_figures(), 80, 24), @r"
+    edges under limits                                                  [3/15]  0:10
+    1% CPU, trial 2 · loading 0:07
+    batch 2/3  █████████████████▍░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  0:14 left
+      ok      1,500/s  ▆▆▇▇██
+      p50     6.00 ms  ▂▃▅▆▇█
+      p99      120 ms  ▂▃▅▆▇█
+      7,500 ok · 490 http_5xx · 10 in flight · 10 connections
+    ── figures that matter ─────────────────────────────────────────────────────────
+      peak memory      12.0 MiB  ▆▇▇█
+      GET /items p99   ~41.2 ms  ████
+      slowest          > 900 ms  ████
+      drain                   –  ····
+    ── components ──────────────────────────────────────────────────────────────────
+      edge      CPU █████▉   49.0 % of 50.0 %    mem █████▋ 14.0 MiB of 15.0 MiB
+      database  CPU          12.0 %              mem         300 MiB
+      loadlab   CPU          20.0 %              mem        14.0 MiB
+    ── probes ──────────────────────────────────────────────────────────────────────
+      queue depth         35  ▁▂▄▅▇█
+    ── events, newest first ────────────────────────────────────────────────────────
+      0:09  edge died: signal 9�[31m
+      0:09  note: the kernel killed processes of `edge` for memory (1 so far)
+      0:02  edge ready after 250 ms
+    ");
+    insta::assert_snapshot!(screen(&state_with_figures(), 40, 16), @r"
+    edges under limits          [3/15]  0:10
+    1% CPU, trial 2 · loading 0:07
+    batch 2/3  █████▍░░░░░░░░░░░░  0:14 left
+      ok      1,500/s  ▆▆▇▇██
+      p50     6.00 ms  ▂▃▅▆▇█
+      p99      120 ms  ▂▃▅▆▇█
+      7,500 ok · 490 http_5xx · 10 in flight
+    ── figures that matter ─────────────────
+      peak memory      12.0 MiB  ▆▇▇█
+      GET /items p99   ~41.2 ms  ████
+      slowest          > 900 ms  ████
+      drain                   –  ····
+    ── events, newest first ────────────────
+      0:09  edge died: signal 9�[31m
+      0:09  note: the kernel killed process…
+      0:02  edge ready after 250 ms
+    ");
+}
+
+#[test]
+fn figures_of_several_loads_say_whose_they_are_and_a_new_trial_begins_anew() {
+    let mut state = state_with_figures();
+    let load = "second".to_owned();
+    let started =
+        RunEvent::LoadStarted { load, batch: (0, 1), planned_s: Some(20.0), planned_requests: None };
+    state.event(9.5, &started);
+    let shown = screen(&state, 100, 40);
+    for line in ["  peak memory of main", "  peak memory of second", "  drain of second"] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let case = "other".to_owned();
+    let (cpu_limits, figures) = (BTreeMap::new(), vec![facts("peak memory", Kind::Bytes)]);
+    state.event(11.0, &RunEvent::TrialStarted { case, trial: 1, place: 4, of: 15, cpu_limits, figures });
+    assert!(!screen(&state, 100, 40).contains("figures that matter"));
+    state.event(12.0, &started);
+    let shown = screen(&state, 100, 40);
+    assert!(shown.contains("  peak memory          –"), "{shown}");
+}
+
+#[test]
+fn the_end_of_a_trial_names_the_first_figures() {
+    let mut state = state_with_figures();
+    let mut summary = summarise(TrialInput {
+        facts: LoadFacts::default(),
+        loads: &[],
+        ticks: &[],
+        samples: &[],
+        events: &[],
+        evidence: &[],
+        generator: Generator::default(),
+        ended: Ended::Complete,
+        expect: &[],
+        intervals: &[],
+        drain_s: None,
+        loss: None,
+        planned: Planned::default(),
+    });
+    summary.verdict = Verdict::None;
+    summary.bottleneck = None;
+    summary.doubts.clear();
+    summary.requests.ok = 256;
+    let memory = FigureValue { value: Some(12e6), ..FigureValue::default() };
+    summary.figures.insert("peak memory".into(), memory);
+    let ended = RunEvent::TrialEnded {
+        case: "1% CPU".into(),
+        trial: 2,
+        summary: Some(Box::new(summary)),
+        failure: None,
+        figures: vec![facts("peak memory", Kind::Bytes), facts("drain", Kind::Duration)],
+    };
+    assert_eq!(describe(&ended).as_deref(), Some("  256 ok, 0/s, peak memory 11.4 MiB, drain –"));
+    state.event(10.0, &ended);
+    let line = state.done.back().map(|(_, text)| text.as_str());
+    assert_eq!(
+        line,
+        Some("– 1% CPU, trial 2: 0/s, peak memory 11.4 MiB, GET /items p99 –, slowest –, 0 failed")
+    );
+}
+
 fn screen(state: &State, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
     terminal.draw(|frame| draw(frame, state, 10.0, true)).expect("memory takes it");
@@ -100,9 +246,9 @@ fn eighty_columns() {
       p99      120 ms  ▂▃▅▆▇█
       7,500 ok · 490 http_5xx · 10 in flight · 10 connections
     ── components ──────────────────────────────────────────────────────────────────
-      edge      CPU █████▉  49.00 % of 50.00 %   mem █████▋ 14.0 MiB of 15.0 MiB
-      database  CPU         12.00 %              mem         300 MiB
-      loadlab   CPU         20.00 %              mem        14.0 MiB
+      edge      CPU █████▉   49.0 % of 50.0 %    mem █████▋ 14.0 MiB of 15.0 MiB
+      database  CPU          12.0 %              mem         300 MiB
+      loadlab   CPU          20.0 %              mem        14.0 MiB
     ── probes ──────────────────────────────────────────────────────────────────────
       queue depth         35  ▁▂▄▅▇█
     ── events, newest first ────────────────────────────────────────────────────────
@@ -123,9 +269,9 @@ fn forty_columns() {
       p99      120 ms  ▂▃▅▆▇█
       7,500 ok · 490 http_5xx · 10 in flight
     ── components ──────────────────────────
-      edge      CPU  49.00 %  mem 14.0 MiB
-      database  CPU  12.00 %  mem  300 MiB
-      loadlab   CPU  20.00 %  mem 14.0 MiB
+      edge      CPU   49.0 %  mem 14.0 MiB
+      database  CPU   12.0 %  mem  300 MiB
+      loadlab   CPU   20.0 %  mem 14.0 MiB
     ── events, newest first ────────────────
       0:09  edge died: signal 9�[31m
       0:09  note: the kernel killed process…
@@ -144,9 +290,9 @@ fn two_hundred_columns() {
       p99      120 ms  ▂▃▅▆▇█
       7,500 ok · 490 http_5xx · 10 in flight · 10 connections · so far p50 3.50 ms, p99 110 ms
     ── components ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      edge      CPU ███████████████████████▌  49.00 % of 50.00 %   mem ██████████████████████▍░ 14.0 MiB of 15.0 MiB  stopped 40.0 %
-      database  CPU                           12.00 %              mem                           300 MiB
-      loadlab   CPU                           20.00 %              mem                          14.0 MiB
+      edge      CPU ███████████████████████▌   49.0 % of 50.0 %    mem ██████████████████████▍░ 14.0 MiB of 15.0 MiB  stopped 40.0 %
+      database  CPU                            12.0 %              mem                           300 MiB
+      loadlab   CPU                            20.0 %              mem                          14.0 MiB
     ── probes ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
       queue depth         35  ▁▂▄▅▇█
     ── events, newest first ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ mod check;
 mod common;
 pub(crate) mod feeds;
 pub(crate) mod http;
+pub(crate) mod series;
 pub(crate) mod step;
 pub(crate) mod talk;
 pub(crate) mod target;

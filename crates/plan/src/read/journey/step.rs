@@ -153,6 +153,7 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
         headers,
         body,
         tags,
+        series: None,
         statuses,
         checks,
         captures,

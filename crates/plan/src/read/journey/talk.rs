@@ -40,6 +40,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Conversati
         repeat: repeat as u32,
         hold_ns: r.duration(fields, "hold").unwrap_or(0),
         subprotocols: read_subprotocols(r, fields),
+        closing_series: None,
     })
 }
 
@@ -120,6 +121,7 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
         passes_over: r.choice(&fields, "on_unexpected") != Some("fail") && fields.has("expect"),
         timeout_ns: r.positive_duration(&fields, "timeout"),
         tags: common::read_tags(r, &fields),
+        series: None,
     })
 }
 

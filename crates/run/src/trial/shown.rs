@@ -1,0 +1,64 @@
+//! The plan's figures while a load runs, for whoever watches: worked out once a second of what was counted and read so
+//! far, and only if somebody does.
+
+use loadlab_record::expr::{Figure, Known, NameRef, Numbers, Part};
+use loadlab_record::figure::FigureValue;
+use loadlab_record::summary::Summary;
+
+use crate::event::RunEvent;
+use crate::readings::Readings;
+use crate::state::EventSink;
+use crate::trial::conditions::{LiveMetrics, SystemFigures};
+
+/// Figures that are shown.
+pub struct ShownFigures<'a> {
+    figures: &'a [Figure],
+    /// What they ask of components and probes.
+    pub system: SystemFigures,
+    /// The whole second they were shown in last.
+    shown_s: Option<u64>,
+}
+
+impl<'a> ShownFigures<'a> {
+    /// `None` where there is nothing to show, or nobody to see it.
+    pub fn of(figures: &'a [Figure], is_watched: bool) -> Option<Self> {
+        let system = SystemFigures::each_time(names(figures));
+        (is_watched && !figures.is_empty()).then_some(ShownFigures { figures, system, shown_s: None })
+    }
+
+    /// Whether they are to be shown at a moment of the load: at once, and then in each second once.
+    pub fn is_due(&mut self, at_s: f64) -> bool {
+        let second = at_s as u64;
+        let is_due = self.shown_s.is_none_or(|shown_s| second > shown_s);
+        if is_due {
+            self.shown_s = Some(second);
+        }
+        is_due
+    }
+
+    /// Shows them.
+    pub fn show(&self, load: &str, summary: &Summary, readings: &Readings, emit: EventSink<'_>) {
+        let numbers = Estimated(LiveMetrics { summary, readings });
+        let value = |f: &Figure| (f.name.clone(), FigureValue::of(f.sum.known(&numbers), f.kind));
+        let values = self.figures.iter().map(value).collect();
+        emit(RunEvent::Figures { load: load.to_owned(), values });
+    }
+}
+
+/// The names that figures ask for.
+pub fn names(figures: &[Figure]) -> Vec<NameRef> {
+    figures.iter().flat_map(|f| f.sum.names()).collect()
+}
+
+/// Numbers so far, percentiles of few samples among them: they are shown, and end nothing.
+struct Estimated<'a>(LiveMetrics<'a>);
+
+impl Numbers for Estimated<'_> {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
+        self.0.known(name, part)
+    }
+
+    fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
+        self.0.steady(name, for_ns)
+    }
+}
