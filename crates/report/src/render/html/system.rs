@@ -26,7 +26,7 @@ pub(super) fn drawings(out: &mut String, all: &[Drawing]) {
         out.push_str(if is_list { "</select></div>\n" } else { "</div>\n" });
     }
     for drawing in all {
-        let _ = write!(out, "<figure class=\"drawing\">\n");
+        let _ = writeln!(out, "<figure class=\"drawing\">");
         if all.len() > 1 {
             let _ = writeln!(out, "<figcaption>{}</figcaption>", escape(&drawing.case));
         }
