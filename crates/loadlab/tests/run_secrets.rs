@@ -444,7 +444,9 @@ fn nothing_over_other_protocols_holds_a_secret_nor_do_logs_of_who_lives_on() {
     let tags = |load: &str| {
         let of_load = kept
             .iter()
-            .filter(|e| e["load"] == load && e["response_body"].is_string() && e["tag"].is_string());
+            .filter(|e| e["load"] == load && e["response_body"].is_string())
+            // What has no tag of its own goes by method and path.
+            .filter(|e| e["tag"].as_str().is_some_and(|tag| !tag.contains(' ')));
         of_load.map(|e| e["tag"].to_string()).collect::<std::collections::BTreeSet<_>>().len()
     };
     assert_eq!((tags("plain"), tags("packed")), (SECRETS.len() * PARTS, SECRETS.len() * PARTS));

@@ -54,7 +54,8 @@ pub fn conditions_page() -> String {
     section(&mut out, "Durability", about, "", &[&STORED]);
     let prefixes: Vec<String> = TAG_PREFIXES.iter().map(|p| format!("`tag.NAME.{p}.p99`")).collect();
     let about = format!(
-        "Requests of the steps with a tag (`tags` of a step). Times also exist of ok and of failed responses alone: {}.",
+        "Requests of the steps with a tag (`tags` of a step), and of each step by its [series](plan.md#each-step-has-a-series): \
+         `'tag.GET /items.p99'`, in quotes. Times also exist of ok and of failed responses alone: {}.",
         prefixes.join(" and ")
     );
     section(&mut out, "Steps and tags", &about, "tag.NAME.", &[&TIMES, &COUNTS]);
