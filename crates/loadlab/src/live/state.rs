@@ -13,7 +13,7 @@ use loadlab_report::figures;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
-use super::display;
+use super::named;
 use super::words::{bottleneck_words, describe, doubt_words};
 
 /// Seconds of a line, whether drawn in blocks or by the page.
@@ -169,18 +169,8 @@ impl State {
             RunEvent::Draining { until } => self.phase(now_s, format!("draining until {until}")),
             RunEvent::LoadStarted { load, batch, planned_s, planned_requests } => {
                 self.phase(now_s, "loading");
-                let known = self.loads.iter().position(|l| l.name == *load);
-                let at = known.unwrap_or_else(|| {
-                    self.loads.push(Load { name: load.clone(), ..Load::default() });
-                    self.figures.extend(self.facts.iter().map(|facts| Figure::of(load, facts)));
-                    self.loads.len() - 1
-                });
-                let own = &mut self.loads[at];
-                if known.is_some() {
-                    own.before.merge(&std::mem::take(&mut own.progress).counts);
-                }
+                let own = self.load_started(load);
                 (own.batch, own.planned_s, own.planned_requests) = (*batch, *planned_s, *planned_requests);
-                own.running = true;
                 return;
             }
             RunEvent::Progress(progress) => {
@@ -225,6 +215,22 @@ impl State {
         if let Some(text) = describe(event) {
             self.say(now_s, weight, &text);
         }
+    }
+
+    /// A load, or a batch of one that is known.
+    fn load_started(&mut self, load: &str) -> &mut Load {
+        let known = self.loads.iter().position(|l| l.name == *load);
+        let at = known.unwrap_or_else(|| {
+            self.loads.push(Load { name: load.to_owned(), ..Load::default() });
+            self.figures.extend(self.facts.iter().map(|facts| Figure::of(load, facts)));
+            self.loads.len() - 1
+        });
+        let own = &mut self.loads[at];
+        if known.is_some() {
+            own.before.merge(&std::mem::take(&mut own.progress).counts);
+        }
+        own.running = true;
+        own
     }
 
     fn second(&mut self, tick: &Tick) {
@@ -291,7 +297,7 @@ impl State {
             "{mark} {}: {}/s, {}, {} failed{}",
             self.trial,
             format_count(s.rate_per_s.ok.round()),
-            display::first_figures(&self.facts, s).unwrap_or_else(times),
+            named::first_figures(&self.facts, s).unwrap_or_else(times),
             format_count(s.requests.failed as f64),
             bottleneck_words(s)
         );

@@ -7,7 +7,7 @@ use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plur
 use loadlab_report::figures;
 use loadlab_run::RunEvent;
 
-use super::display;
+use super::named;
 
 /// A line for everything that is not progress.
 pub fn describe(event: &RunEvent) -> Option<String> {
@@ -77,7 +77,7 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>, figures: &[Figu
         Verdict::Undecided => "undecided: ",
         Verdict::None => "",
     };
-    let named = display::first_figures(figures, s).map(|words| format!(", {words}"));
+    let named = named::first_figures(figures, s).map(|words| format!(", {words}"));
     let figures = named.unwrap_or_else(|| median_and_memory(s));
     let failed = match s.requests.failed {
         0 => String::new(),

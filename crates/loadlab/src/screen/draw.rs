@@ -13,6 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::live::display::{self, clock, ms};
+use crate::live::named;
 use crate::live::state::{Component, Figure, Load, State, Weight};
 
 /// Draws it all.
@@ -205,7 +206,7 @@ impl Page {
     /// A row each: its name, what it comes to so far, and its last seconds.
     fn figures(&self, state: &State) -> Vec<Line<'static>> {
         let name = |f: &Figure| harmless(&display::figure_name(state, f));
-        let value = |f: &Figure| display::figure(&f.facts, &f.value);
+        let value = |f: &Figure| named::figure(&f.facts, &f.value);
         let widest = |text: &dyn Fn(&Figure) -> String| {
             state.figures.iter().map(|f| width_of(&text(f))).max().unwrap_or(0)
         };
