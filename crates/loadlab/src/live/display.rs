@@ -1,10 +1,6 @@
 //! What the live views say of the state, in the same words and figures on the screen and on the page.
 
-use loadlab_analysis::metric::{self, Metric};
-use loadlab_record::figure::FigureValue;
 use loadlab_record::load::Counts;
-use loadlab_record::manifest::FigureFacts;
-use loadlab_record::summary::Summary;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
 use loadlab_report::figures;
 
@@ -106,24 +102,6 @@ pub fn stopped(c: &Component) -> Option<String> {
 /// What goes in and out.
 pub fn net(c: &Component) -> Option<String> {
     c.net_per_s.map(|net| format!("{}/s", format_bytes(net)))
-}
-
-/// Figures that matter which a line of text names.
-pub const IN_LINE: usize = 3;
-
-/// What a figure that matters came to: an estimate where samples are few, `–` while nothing is known.
-pub fn figure(facts: &FigureFacts, value: &FigureValue) -> String {
-    figures::in_cell(metric::of_figure(value, facts.kind), &Metric::of_plan(facts)).0
-}
-
-/// The first figures that matter, each with its name; `None` where the plan names none.
-pub fn first_figures(facts: &[FigureFacts], summary: &Summary) -> Option<String> {
-    let nothing = FigureValue::default();
-    let words = |f: &FigureFacts| {
-        format!("{} {}", f.name, figure(f, summary.figures.get(&f.name).unwrap_or(&nothing)))
-    };
-    let words: Vec<String> = facts.iter().take(IN_LINE).map(words).collect();
-    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// The name of a figure, with its load where there are several.

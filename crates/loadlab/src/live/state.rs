@@ -13,8 +13,7 @@ use loadlab_report::figures;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
-use super::display;
-use super::words::{bottleneck_words, describe, doubt_words};
+use super::words::{bottleneck_words, describe, doubt_words, first_figures};
 
 /// Seconds of a line, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;
@@ -189,15 +188,7 @@ impl State {
                 }
                 return;
             }
-            RunEvent::Figures { load, values } => {
-                for (name, value) in values {
-                    let mut all = self.figures.iter_mut();
-                    if let Some(figure) = all.find(|f| f.load == *load && f.facts.name == *name) {
-                        figure.comes_to(value);
-                    }
-                }
-                return;
-            }
+            RunEvent::Figures { load, values } => return self.come_to(load, values),
             RunEvent::Second(tick) => return self.second(tick),
             RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
             RunEvent::LoadEnded { load, how } => {
@@ -224,6 +215,15 @@ impl State {
         };
         if let Some(text) = describe(event) {
             self.say(now_s, weight, &text);
+        }
+    }
+
+    fn come_to(&mut self, load: &str, values: &[(String, FigureValue)]) {
+        for (name, value) in values {
+            let mut all = self.figures.iter_mut();
+            if let Some(figure) = all.find(|f| f.load == load && f.facts.name == *name) {
+                figure.comes_to(value);
+            }
         }
     }
 
@@ -291,7 +291,7 @@ impl State {
             "{mark} {}: {}/s, {}, {} failed{}",
             self.trial,
             format_count(s.rate_per_s.ok.round()),
-            display::first_figures(&self.facts, s).unwrap_or_else(times),
+            first_figures(&self.facts, s).unwrap_or_else(times),
             format_count(s.requests.failed as f64),
             bottleneck_words(s)
         );
