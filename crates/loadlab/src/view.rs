@@ -18,8 +18,7 @@ use loadlab_system::Cancel;
 use crate::args::serving::{Address, Wanted};
 use crate::exit::Ended;
 use crate::live::Live;
-use crate::live::named;
-use crate::live::words::describe;
+use crate::live::words::{self, describe};
 use crate::mask;
 use crate::metrics::Metrics;
 use crate::output;
@@ -104,9 +103,9 @@ impl State {
     fn figures(&mut self, load: &str, values: &[(String, FigureValue)]) {
         let Some(running) = self.loads.get_mut(load) else { return };
         running.figures.clear();
-        for facts in self.facts.iter().take(named::IN_LINE) {
+        for facts in self.facts.iter().take(words::IN_LINE) {
             if let Some((name, value)) = values.iter().find(|(name, _)| *name == facts.name) {
-                running.figures.push(format!("{name} {}", named::figure(facts, value)));
+                running.figures.push(format!("{name} {}", words::figure(facts, value)));
             }
         }
     }

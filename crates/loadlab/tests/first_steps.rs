@@ -110,8 +110,8 @@ fn every_example_runs() {
         checked(&lab, &lab.loadlab(&["init", "--example", name]));
         let ran =
             lab.loadlab(&["run", "plan.yaml", "--trials", "1", "--set", shorter(name), "--json", "--quiet"]);
-        // A busy machine makes loads late, which only the verdict shows.
-        assert!([Some(0), Some(4)].contains(&ran.code), "{name}: {:?} {}", ran.code, ran.err);
+        // On a busy machine loads are late, or have too few requests to decide, which only the verdict shows.
+        assert!([Some(0), Some(4), Some(6)].contains(&ran.code), "{name}: {:?} {}", ran.code, ran.err);
         for summary in summaries(&ran) {
             let of = |key: &str| summary["requests"][key].as_u64().unwrap();
             assert!(of("ok") > 0 && of("failed") == 0, "{name}: {summary}");

@@ -4,7 +4,6 @@
 //! Whoever tells an event waits for this lock and for nothing else; who shows takes a copy and lets go.
 
 pub mod display;
-pub mod named;
 pub mod state;
 pub mod words;
 

@@ -13,8 +13,7 @@ use loadlab_report::figures;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
-use super::named;
-use super::words::{bottleneck_words, describe, doubt_words};
+use super::words::{bottleneck_words, describe, doubt_words, first_figures};
 
 /// Seconds of a line, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;
@@ -169,8 +168,18 @@ impl State {
             RunEvent::Draining { until } => self.phase(now_s, format!("draining until {until}")),
             RunEvent::LoadStarted { load, batch, planned_s, planned_requests } => {
                 self.phase(now_s, "loading");
-                let own = self.load_started(load);
+                let known = self.loads.iter().position(|l| l.name == *load);
+                let at = known.unwrap_or_else(|| {
+                    self.loads.push(Load { name: load.clone(), ..Load::default() });
+                    self.figures.extend(self.facts.iter().map(|facts| Figure::of(load, facts)));
+                    self.loads.len() - 1
+                });
+                let own = &mut self.loads[at];
+                if known.is_some() {
+                    own.before.merge(&std::mem::take(&mut own.progress).counts);
+                }
                 (own.batch, own.planned_s, own.planned_requests) = (*batch, *planned_s, *planned_requests);
+                own.running = true;
                 return;
             }
             RunEvent::Progress(progress) => {
@@ -179,15 +188,7 @@ impl State {
                 }
                 return;
             }
-            RunEvent::Figures { load, values } => {
-                for (name, value) in values {
-                    let mut all = self.figures.iter_mut();
-                    if let Some(figure) = all.find(|f| f.load == *load && f.facts.name == *name) {
-                        figure.comes_to(value);
-                    }
-                }
-                return;
-            }
+            RunEvent::Figures { load, values } => return self.come_to(load, values),
             RunEvent::Second(tick) => return self.second(tick),
             RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
             RunEvent::LoadEnded { load, how } => {
@@ -217,20 +218,13 @@ impl State {
         }
     }
 
-    /// A load, or a batch of one that is known.
-    fn load_started(&mut self, load: &str) -> &mut Load {
-        let known = self.loads.iter().position(|l| l.name == *load);
-        let at = known.unwrap_or_else(|| {
-            self.loads.push(Load { name: load.to_owned(), ..Load::default() });
-            self.figures.extend(self.facts.iter().map(|facts| Figure::of(load, facts)));
-            self.loads.len() - 1
-        });
-        let own = &mut self.loads[at];
-        if known.is_some() {
-            own.before.merge(&std::mem::take(&mut own.progress).counts);
+    fn come_to(&mut self, load: &str, values: &[(String, FigureValue)]) {
+        for (name, value) in values {
+            let mut all = self.figures.iter_mut();
+            if let Some(figure) = all.find(|f| f.load == load && f.facts.name == *name) {
+                figure.comes_to(value);
+            }
         }
-        own.running = true;
-        own
     }
 
     fn second(&mut self, tick: &Tick) {
@@ -297,7 +291,7 @@ impl State {
             "{mark} {}: {}/s, {}, {} failed{}",
             self.trial,
             format_count(s.rate_per_s.ok.round()),
-            named::first_figures(&self.facts, s).unwrap_or_else(times),
+            first_figures(&self.facts, s).unwrap_or_else(times),
             format_count(s.requests.failed as f64),
             bottleneck_words(s)
         );

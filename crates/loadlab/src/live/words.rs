@@ -1,13 +1,13 @@
 //! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
 
+use loadlab_analysis::metric::{self, Metric};
 use loadlab_record::bottleneck::Kind;
+use loadlab_record::figure::FigureValue;
 use loadlab_record::manifest::FigureFacts;
 use loadlab_record::summary::{Doubt, Summary, Verdict};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_report::figures;
 use loadlab_run::RunEvent;
-
-use super::named;
 
 /// A line for everything that is not progress.
 pub fn describe(event: &RunEvent) -> Option<String> {
@@ -65,6 +65,24 @@ pub fn bottleneck_words(summary: &Summary) -> String {
     }
 }
 
+/// Figures that matter which a line of text names.
+pub const IN_LINE: usize = 3;
+
+/// What a figure that matters came to: an estimate where samples are few, `–` while nothing is known.
+pub fn figure(facts: &FigureFacts, value: &FigureValue) -> String {
+    figures::in_cell(metric::of_figure(value, facts.kind), &Metric::of_plan(facts)).0
+}
+
+/// The first figures that matter, each with its name; `None` where the plan names none.
+pub fn first_figures(facts: &[FigureFacts], summary: &Summary) -> Option<String> {
+    let nothing = FigureValue::default();
+    let words = |f: &FigureFacts| {
+        format!("{} {}", f.name, figure(f, summary.figures.get(&f.name).unwrap_or(&nothing)))
+    };
+    let words: Vec<String> = facts.iter().take(IN_LINE).map(words).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 /// How a trial ended: with the first of the figures that matter, or else with the median and the largest memory.
 fn trial_words(summary: Option<&Summary>, failure: Option<&str>, figures: &[FigureFacts]) -> String {
     let Some(s) = summary else {
@@ -77,7 +95,7 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>, figures: &[Figu
         Verdict::Undecided => "undecided: ",
         Verdict::None => "",
     };
-    let named = named::first_figures(figures, s).map(|words| format!(", {words}"));
+    let named = first_figures(figures, s).map(|words| format!(", {words}"));
     let figures = named.unwrap_or_else(|| median_and_memory(s));
     let failed = match s.requests.failed {
         0 => String::new(),

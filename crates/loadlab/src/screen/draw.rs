@@ -13,8 +13,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::live::display::{self, clock, ms};
-use crate::live::named;
 use crate::live::state::{Component, Figure, Load, State, Weight};
+use crate::live::words;
 
 /// Draws it all.
 pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
@@ -206,7 +206,7 @@ impl Page {
     /// A row each: its name, what it comes to so far, and its last seconds.
     fn figures(&self, state: &State) -> Vec<Line<'static>> {
         let name = |f: &Figure| harmless(&display::figure_name(state, f));
-        let value = |f: &Figure| named::figure(&f.facts, &f.value);
+        let value = |f: &Figure| words::figure(&f.facts, &f.value);
         let widest = |text: &dyn Fn(&Figure) -> String| {
             state.figures.iter().map(|f| width_of(&text(f))).max().unwrap_or(0)
         };

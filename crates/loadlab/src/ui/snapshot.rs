@@ -7,8 +7,9 @@ use loadlab_report::figures;
 use loadlab_report::terminal::harmless;
 use serde::Serialize;
 
+use crate::live::display;
 use crate::live::state::{Component, Figure, Load, State, Weight};
-use crate::live::{display, named};
+use crate::live::words;
 
 /// Lines of text a page gets; it shows the newest first.
 const LINES: usize = 60;
@@ -129,7 +130,7 @@ fn figure_frame(state: &State, figure: &Figure, tail: usize) -> FigureFrame {
     FigureFrame {
         name: harmless(&display::figure_name(state, figure)),
         about: figure.facts.about.as_deref().map(harmless),
-        reported: named::figure(&figure.facts, &figure.value),
+        reported: words::figure(&figure.facts, &figure.value),
         over: over(figure.count, tail, &[&figure.values]),
     }
 }

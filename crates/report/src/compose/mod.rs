@@ -65,6 +65,8 @@ pub fn brief(run: &RunRecord) -> Document {
     blocks.extend(components::table(&findings, &m.axes, &order, Some(COMPONENTS_IN_BRIEF)).map(Block::Table));
     let troubles: Vec<Remark> = findings.cases.iter().flat_map(|c| remarks::troubles_of(c, true)).collect();
     blocks.extend((!troubles.is_empty()).then_some(Block::Remarks(troubles)));
+    let failing = steps::failing(&findings);
+    blocks.extend((!failing.is_empty()).then_some(Block::Remarks(failing)));
     let expected = remarks::expected(&findings);
     blocks.extend((!expected.is_empty()).then_some(Block::Remarks(expected)));
     let doubts = remarks::grouped_doubts(&findings, false);

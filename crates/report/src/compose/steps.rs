@@ -1,13 +1,17 @@
 //! Steps and tags side by side: what each came to in each case.
 
+use std::collections::BTreeMap;
+
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::labels::Labels;
 use loadlab_analysis::metric::{self, Better, Unit, Value};
-use loadlab_record::summary::{Summary, TagSummary};
+use loadlab_record::outcome::Failures;
+use loadlab_record::summary::{Requests, Summary, TagSummary};
 
 use super::ranged;
-use crate::document::{Cell, Table, Weight};
+use crate::document::{Cell, Remark, Table, Weight};
+use crate::figures;
 
 /// Times of a step.
 const TIMES: [&str; 5] = ["mean", "p50", "p95", "p99", "max"];
@@ -34,7 +38,7 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<Table> {
             if several {
                 row.push(Cell::new(labels.text(&case.case.facts)));
             }
-            row.extend(figures(case, tag));
+            row.extend(figures_of(case, tag));
             rows.push(row);
         }
     }
@@ -53,7 +57,47 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<Table> {
     })
 }
 
-fn figures(case: &CaseFindings<'_>, tag: &str) -> Vec<Cell> {
+/// Failing steps that the end of a run names.
+const FAILING_NAMED: usize = 3;
+
+/// Steps that failed in some case, the worst first, where not all of them did alike: which one it is, the error rate does not
+/// say.
+pub(super) fn failing(findings: &Findings<'_>) -> Vec<Remark> {
+    let mut all: BTreeMap<&str, (Requests, Failures)> = BTreeMap::new();
+    for summary in findings.cases.iter().flat_map(|c| c.summaries()) {
+        for (tag, of) in &summary.by_tag {
+            let (requests, failures) = all.entry(tag).or_default();
+            requests.started += of.requests.started;
+            requests.failed += of.requests.failed;
+            failures.merge(&of.failures);
+        }
+    }
+    let share = |of: &Requests| of.failed as f64 / (of.started as f64).max(1.0);
+    let is_one_apart = all.values().any(|(requests, _)| requests.failed == 0);
+    let mut failing: Vec<_> = all.into_iter().filter(|(_, (requests, _))| requests.failed > 0).collect();
+    if !is_one_apart || failing.is_empty() {
+        return Vec::new();
+    }
+    failing.sort_by(|(_, (a, _)), (_, (b, _))| share(b).total_cmp(&share(a)));
+    let more = failing.len().saturating_sub(FAILING_NAMED);
+    let words = |(tag, (requests, failures)): (&str, (Requests, Failures))| {
+        let kinds: Vec<&str> = failures.nonzero().map(|(kind, _)| kind.name()).collect();
+        let (failed, of) = (figures::count(requests.failed), figures::count(requests.started));
+        Remark {
+            weight: Weight::Bad,
+            label: "✘ failing".into(),
+            text: format!("{tag}: {failed} of {of} failed ({})", kinds.join(", ")),
+            hint: None,
+        }
+    };
+    let mut remarks: Vec<Remark> = failing.into_iter().take(FAILING_NAMED).map(words).collect();
+    if let Some(last) = remarks.last_mut().filter(|_| more > 0) {
+        last.text.push_str(&format!("; and {more} more"));
+    }
+    remarks
+}
+
+fn figures_of(case: &CaseFindings<'_>, tag: &str) -> Vec<Cell> {
     let spread = |read: &dyn Fn(&TagSummary) -> Value| {
         let of = |s: &Summary| s.by_tag.get(tag).map_or(Value::Nothing, read);
         Spread::of(case.whole().map(of).collect(), Better::Less)
