@@ -26,7 +26,6 @@ fn two_trials_tell_nothing() {
            logarithms; one false alarm in 20 comparisons of equal cases at most,
            however many figures (Holm). The trial is the unit, never the request.
 
-
     Figures
     ═══════
 
@@ -36,8 +35,8 @@ fn two_trials_tell_nothing() {
     p50                  7.99 ms             21.4 ms  cannot tell
     p90                  10.4 ms             34.4 ms  cannot tell
     p99              needs 1,000         needs 1,000  cannot tell
-    cpu_per_request      14.9 ms             45.5 ms  cannot tell
-    memory_peak          425 MiB             158 MiB  cannot tell
+    CPU per request      14.9 ms             45.5 ms  cannot tell
+    peak memory          425 MiB             158 MiB  cannot tell
     errors                   0 %               6.2 %  cannot tell
     loss                       –               4.7 %  cannot tell
     Columns are medians over trials (of an even number, the worse of the middle two)
