@@ -9,7 +9,7 @@ use crate::document::Fact;
 use crate::figures;
 
 /// Cases named in the sentence.
-const MOST: usize = 4;
+const MOST: usize = 3;
 
 /// The sentence; `None` with a single case, and where nothing is known of two.
 pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {

@@ -72,7 +72,9 @@ pub fn brief(run: &RunRecord) -> Document {
     let doubts = remarks::grouped_doubts(&findings, false);
     blocks.extend((!doubts.is_empty()).then_some(Block::Remarks(doubts)));
     blocks.retain(|b| !matches!(b, Block::System(drawings) if drawings.is_empty()));
-    Document { is_brief: true, ..document(run, &findings, vec![Section::new("brief", "", blocks)]) }
+    // Who ran it knows the machine and the day.
+    let subtitle = tested(run, &findings);
+    Document { is_brief: true, subtitle, ..document(run, &findings, vec![Section::new("brief", "", blocks)]) }
 }
 
 /// Components that a terminal shows at the end of a run.
@@ -80,22 +82,27 @@ const COMPONENTS_IN_BRIEF: usize = 3;
 
 fn document(run: &RunRecord, findings: &Findings<'_>, sections: Vec<Section>) -> Document {
     let statement = &findings.statement;
-    let tested = match cases::constant_axes(findings, &run.manifest.axes) {
-        Some(constant) => format!("{} All with {constant}.", statement.tested),
-        None => statement.tested.clone(),
-    };
     let mut answer = vec![Fact::new("Result", &statement.result)];
     answer.extend(differences::fact(findings));
     answer.push(Fact::new("First bottleneck", &statement.first_bottleneck));
     answer.push(Fact::new("Confidence", &statement.confidence));
     Document {
         title: run.manifest.name.clone(),
-        subtitle: format!("{tested} {}", made::subtitle(run)),
+        subtitle: format!("{} {}", tested(run, findings), made::subtitle(run)),
         answer,
         verdict: worst(findings.cases.iter().map(|c| c.verdict)),
         cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case, &findings.figures)).collect(),
         sections,
         is_brief: false,
+    }
+}
+
+/// What was tested, with what was the same in all of it.
+fn tested(run: &RunRecord, findings: &Findings<'_>) -> String {
+    let tested = &findings.statement.tested;
+    match cases::constant_axes(findings, &run.manifest.axes) {
+        Some(constant) => format!("{tested} All with {constant}."),
+        None => tested.clone(),
     }
 }
 

@@ -19,7 +19,12 @@ use crate::terminal::{
 
 /// The document for a terminal so many columns wide.
 pub fn text(document: &Document, width: usize, colour: bool) -> String {
-    let page = Page { width: width.clamp(24, 400), paint: Paint { colour }, is_brief: document.is_brief };
+    let page = Page {
+        width: width.clamp(24, 400),
+        paint: Paint { colour },
+        is_brief: document.is_brief,
+        is_said: std::cell::Cell::new(false),
+    };
     let mut out = String::new();
     page.header(&mut out, document);
     for section in &document.sections {
@@ -39,7 +44,13 @@ pub(super) const PLANE_COLUMNS: usize = 78;
 /// A table by itself, for a terminal so many columns wide.
 pub fn table(table: &Table, width: usize, colour: bool) -> String {
     let mut out = String::new();
-    Page { width: width.clamp(24, 400), paint: Paint { colour }, is_brief: false }.table(&mut out, table);
+    Page {
+        width: width.clamp(24, 400),
+        paint: Paint { colour },
+        is_brief: false,
+        is_said: std::cell::Cell::new(false),
+    }
+    .table(&mut out, table);
     out
 }
 
@@ -47,6 +58,8 @@ struct Page {
     width: usize,
     paint: Paint,
     is_brief: bool,
+    /// That columns are left out is said once.
+    is_said: std::cell::Cell<bool>,
 }
 
 fn tone_of(weight: Weight) -> Tone {
@@ -209,14 +222,18 @@ impl Page {
             used += width;
             blocks.last_mut().unwrap_or(&mut Vec::new()).push((i, width));
         }
-        if self.is_brief {
-            blocks.truncate(1);
-        }
+        let left_out = if self.is_brief && blocks.len() > 1 { blocks.split_off(1) } else { Vec::new() };
         for (n, block) in blocks.iter().enumerate() {
             if n > 0 {
                 out.push('\n');
             }
             self.table_block(out, table, names, block);
+        }
+        let heads = left_out.iter().flatten().map(|(i, _)| harmless(&table.head[*i]));
+        let heads: Vec<String> = heads.filter(|head| !head.is_empty()).collect();
+        if !heads.is_empty() && !self.is_said.replace(true) {
+            let text = format!("no room for {}: `loadlab show --full`", heads.join(", "));
+            hanging(out, "", &text, self.width, |t| self.paint.tone(Tone::Faint, t));
         }
         if let Some(note) = &table.note {
             hanging(out, "", &harmless(note), self.width, |t| self.paint.tone(Tone::Faint, t));
