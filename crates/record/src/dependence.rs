@@ -37,6 +37,11 @@ impl InOrder {
     /// Requests that are kept: as many as percentiles up to p99.9 need.
     pub const KEPT: usize = 10_000;
 
+    /// Empty, with room for all that are kept: recording takes no more memory.
+    pub fn with_room() -> Self {
+        InOrder { requests: Vec::with_capacity(Self::KEPT) }
+    }
+
     /// There is room for more.
     #[inline]
     pub fn has_room(&self) -> bool {
@@ -51,15 +56,14 @@ impl InOrder {
         }
     }
 
-    /// Adds those of another, as far as there is room.
-    pub fn merge(&mut self, other: &InOrder) {
-        if other.is_empty() {
-            return;
+    /// Takes those of another: of all of them, those that fell due first are kept.
+    pub fn merge(&mut self, mut other: InOrder) {
+        self.requests.append(&mut other.requests);
+        if self.requests.len() > Self::KEPT {
+            self.requests.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+            self.requests.truncate(Self::KEPT);
+            self.requests.shrink_to_fit();
         }
-        // Once, and no more than it can come to.
-        self.requests.reserve_exact(Self::KEPT.saturating_sub(self.requests.len()));
-        let room = Self::KEPT.saturating_sub(self.requests.len()).min(other.requests.len());
-        self.requests.extend_from_slice(&other.requests[..room]);
     }
 
     /// How many are kept.
@@ -75,11 +79,6 @@ impl InOrder {
     /// Leaves out those that fell due before.
     pub fn leave_out_before(&mut self, due_ns: u64) {
         self.requests.retain(|(due, _)| *due >= due_ns as f32);
-    }
-
-    /// Empties it and gives its memory back: it is needed at the beginning of a load alone.
-    pub fn clear(&mut self) {
-        self.requests = Vec::new();
     }
 }
 
@@ -221,15 +220,28 @@ mod tests {
             let worker = if i % 2 == 0 { &mut first } else { &mut second };
             worker.record(i, u64::from(i >= 180));
         }
-        order.merge(&second);
-        order.merge(&first);
+        order.merge(second);
+        order.merge(first);
         assert_eq!(Dependence::of_requests(&order).inflation(), of((0..200).map(|i| u64::from(i >= 180))));
         order.leave_out_before(190);
         assert_eq!(order.len(), 10);
         (0..2 * InOrder::KEPT as u64).for_each(|i| order.record(i, i));
         assert!(!order.has_room() && order.len() == InOrder::KEPT);
-        order.clear();
-        assert!(order.is_empty());
+        // Of two threads that have no room left, those that fell due first are kept, whichever comes first.
+        let (mut even, mut odd) = (InOrder::with_room(), InOrder::with_room());
+        for i in 0..InOrder::KEPT as u64 {
+            even.record(2 * i, 2 * i);
+            odd.record(2 * i + 1, 2 * i + 1);
+        }
+        let mut first = InOrder::default();
+        (0..InOrder::KEPT as u64).for_each(|i| first.record(i, i));
+        let merged = |a: &InOrder, b: &InOrder| {
+            let mut all = a.clone();
+            all.merge(b.clone());
+            all
+        };
+        assert_eq!(merged(&even, &odd), first);
+        assert_eq!(merged(&odd, &even), first);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct Batch {
     pub gaps: Gaps,
     /// Failed exchanges newly kept.
     pub examples: Vec<Example>,
-    /// The load's first response times of the window, timeouts and what was cut off at their age.
+    /// The worker's first response times of the window, timeouts and what was cut off at their age; in the last batch alone.
     pub in_order: InOrder,
     /// Ids of requests that ended in it.
     pub ids: Ids,
@@ -171,6 +171,5 @@ impl Batch {
         self.stragglers = Stragglers::default();
         self.connections = Connections::default();
         self.examples.clear();
-        self.in_order.clear();
     }
 }

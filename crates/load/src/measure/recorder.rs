@@ -57,8 +57,8 @@ pub struct Recorder {
     last_start_ns: u64,
     last_end_ns: u64,
     gaps: Gaps,
-    /// Response times that are still kept in order.
-    in_order_left: usize,
+    /// The first response times of the window. All its memory is taken before the load begins.
+    in_order: InOrder,
 }
 
 /// What a recorder needs to know.
@@ -97,7 +97,7 @@ impl Recorder {
             last_start_ns: 0,
             last_end_ns: 0,
             gaps: Gaps::default(),
-            in_order_left: InOrder::KEPT,
+            in_order: InOrder::with_room(),
         }
     }
 
@@ -151,6 +151,7 @@ impl Recorder {
     /// Hands over what is left.
     pub fn finish(&mut self, now_ns: u64) {
         let next = self.empty.try_recv().unwrap_or_else(|_| self.new_batch());
+        self.batch.in_order = std::mem::take(&mut self.in_order);
         self.hand_over(now_ns, next, true);
         self.give_away();
     }
@@ -225,9 +226,8 @@ impl Recorder {
     /// One of the first response times of the window: how much they hang together is told by them.
     #[inline]
     fn in_order(&mut self, due_ns: u64, response_ns: u64) {
-        if self.in_order_left > 0 && due_ns >= self.window_from_ns {
-            self.in_order_left -= 1;
-            self.batch.in_order.record(due_ns, response_ns);
+        if due_ns >= self.window_from_ns {
+            self.in_order.record(due_ns, response_ns);
         }
     }
 

@@ -136,6 +136,7 @@ impl<'s> Collector<'s> {
         let second = self.seconds.of(batch.from_ns..until_ns, tick);
         add_to_second(second, batch, &by_tag);
         second.ids.append(&mut batch.ids);
+        self.totals.in_order.merge(std::mem::take(&mut batch.in_order));
         second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);
         (second.tick.counts.in_flight, second.tick.connections) = (in_flight, open);
     }
@@ -153,7 +154,6 @@ impl<'s> Collector<'s> {
         totals.in_window.ok += batch.in_window.ok;
         totals.stragglers.ok += batch.stragglers.ok;
         totals.stragglers.failed += batch.stragglers.failed;
-        totals.in_order.merge(&batch.in_order);
         let Connections { attempted, opened, reused, requests_resent, own_limits, .. } = batch.connections;
         totals.connections.attempted += attempted;
         totals.connections.opened += opened;
