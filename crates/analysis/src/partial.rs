@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::event::EventKind;
-use loadlab_record::expr::{Figure, Sum};
+use loadlab_record::expr::Figure;
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::manifest::{CaseFacts, FigureFacts};
 use loadlab_record::sample::Sample;
@@ -47,10 +47,7 @@ fn figures_of(figures: &[FigureFacts], case: &CaseFacts) -> Vec<Figure> {
     for figure in figures {
         let text = case.figures.get(&figure.name).unwrap_or(&figure.value);
         // One that cannot be read has no value, as in a trial that nothing was measured of.
-        if let Ok(sum) = Sum::parse(text) {
-            let sum = sum.with_figures(&all);
-            all.push(Figure { name: figure.name.clone(), sum, kind: figure.kind });
-        }
+        all.extend(Figure::after(&all, &figure.name, text, figure.kind).ok());
     }
     all
 }

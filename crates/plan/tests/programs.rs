@@ -231,6 +231,21 @@ fn figures_that_matter() {
     plan.yaml:8:3: ` a` is no name for a figure
       hint: one line of 1 to 80 characters, without quotes
     ");
+    insta::assert_snapshot!(brief("  a: p99\n  b: \"a[batch 1] + a\"\nexpect: [\"a[1s..2s] < 5s\", \"p99[1s..2s] < 5s\", \"steady(a, 5s)\", \"steady(p99, 5s) or steady(stored, 5s)\"]\n"), @r"
+    plan.yaml:8:7: `a` is a figure, and not known of a part of a trial
+      hint: put the part behind the names that the figure is worked out of
+    plan.yaml:9:11: `a` is a figure, and not known of a part of a trial
+      hint: put the part behind the names that the figure is worked out of
+    plan.yaml:9:56: `steady` takes a probe, and `a` is none
+      hint: declared probes: `stored`
+    plan.yaml:9:73: `steady` takes a probe, and `p99` is none
+      hint: declared probes: `stored`
+    ");
+    let doubled: Vec<String> = (1..12).map(|i| format!("  f{i}: f{0} + f{0}\n", i - 1)).collect();
+    insta::assert_snapshot!(brief(&format!("  f0: p99\n{}", doubled.concat())), @r"
+    plan.yaml:17:8: with the figures that it uses, this is longer than 1000 names and numbers
+      hint: use fewer figures in one another
+    ");
     insta::assert_snapshot!(briefly(&with("figures: { a: p99 }\nexpect: [a < 5MiB, aa < 1s]\n"), &Options::default()), @r"
     plan.yaml:7:10: cannot compare `a` (a duration) and `5MiB` (a size) in `a < 5MiB`
       hint: `5MiB` is 5242880 bytes

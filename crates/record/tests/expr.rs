@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
 use loadlab_record::expr::{
-    Between, Evaluated, Expr, Figure, Kind, Known, MAX_DEPTH, NAMES, Numbers, Part, Sum, SummaryNumbers,
-    Window, built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
+    Between, Evaluated, Expr, Figure, Kind, Known, MAX_DEPTH, NAMES, Numbers, Part, SummaryNumbers, Window,
+    built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
 };
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::Tick;
@@ -821,8 +821,7 @@ fn figures_stand_for_what_they_are_worked_out_of() {
     for (name, sum) in
         [("p99", "p99"), ("twice", "p99 * 2"), ("the rest", "(twice - p50) / 2"), ("itself", "itself + 1")]
     {
-        let sum = Sum::parse(sum).expect("a number").with_figures(&figures);
-        figures.push(Figure { name: name.to_owned(), sum, kind: Kind::Duration });
+        figures.push(Figure::after(&figures, name, sum, Kind::Duration).expect("a figure"));
     }
     let table = table();
     let judged = |text: &str| {
@@ -837,6 +836,27 @@ fn figures_stand_for_what_they_are_worked_out_of() {
     // What it asks for is what the figures ask for, which decides what must be read while a load runs.
     let names = Expr::parse("'the rest' < 1s").expect("a condition").with_figures(&figures).names();
     assert_eq!(names.into_iter().map(|n| n.text).collect::<Vec<_>>(), ["p99", "p50"]);
+}
+
+#[test]
+fn figures_do_not_double_without_end() {
+    let mut figures = vec![Figure::after(&[], "f0", "p99 + p50", Kind::Duration).expect("a figure")];
+    let error = loop {
+        let last = figures.len() - 1;
+        match Figure::after(
+            &figures,
+            &format!("f{}", last + 1),
+            &format!("f{last} + f{last}"),
+            Kind::Duration,
+        ) {
+            Ok(figure) => figures.push(figure),
+            Err(error) => break error,
+        }
+    };
+    // 2^9 is 512.
+    assert_eq!(figures.len(), 9);
+    assert_eq!(error.message, "with the figures that it uses, this is longer than 1000 names and numbers");
+    assert_eq!((error.at, error.len), (0, "f8 + f8".len()));
 }
 
 #[test]

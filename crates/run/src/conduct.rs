@@ -8,7 +8,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Case, Plan};
 use loadlab_record::event::EventKind;
-use loadlab_record::expr::{Expr, Figure, Sum};
+use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
@@ -399,10 +399,8 @@ pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, R
 fn figures_of(case: &Case) -> Result<Vec<Figure>, RunError> {
     let mut figures: Vec<Figure> = Vec::new();
     for spec in &case.figures {
-        let sum =
-            Sum::parse(&spec.value).map_err(|error| RunError::Figure { name: spec.name.clone(), error })?;
-        let sum = sum.with_figures(&figures);
-        figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
+        let figure = Figure::after(&figures, &spec.name, &spec.value, spec.kind);
+        figures.push(figure.map_err(|error| RunError::Figure { name: spec.name.clone(), error })?);
     }
     Ok(figures)
 }

@@ -50,7 +50,7 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
     if !wanted || r.problems.count() > 0 || matches!(r.scope, Scope::Unknown) {
         return None;
     }
-    let probes: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
+    let probes = system.probes.iter().map(|p| p.name.clone()).collect();
     Some(Known { names: names_of(system, loads), probes, figures: Vec::new() })
 }
 
@@ -92,6 +92,8 @@ fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Kn
 
 fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
     expr.check_names(&known.all_names())?;
+    known.check_parts(&expr.names())?;
+    known.check_steady(&expr.steady_names())?;
     expr.check_kinds(&|name| known.kind(name))
 }
 

@@ -1,6 +1,6 @@
 //! Reads `figures`: names for the numbers that matter. Their language is that of conditions.
 
-use loadlab_record::expr::{self, ExprError, Figure, Kind, Sum};
+use loadlab_record::expr::{self, ExprError, Figure, Kind, NameRef, Sum};
 use loadlab_record::figure::Better;
 
 use crate::keys;
@@ -10,6 +10,7 @@ use crate::text::error::Problem;
 use crate::text::node::{Entry, Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
+use crate::text::suggest::listed;
 
 /// Longest name, in characters.
 const MAX_NAME: usize = 80;
@@ -20,7 +21,7 @@ const MAX_UNIT: usize = 20;
 pub(crate) struct Known {
     /// All but the built-in ones.
     pub names: Vec<String>,
-    /// Those of probes, which may look like others.
+    /// The probes, whose names may look like others.
     pub probes: Vec<String>,
     /// The figures of the plan that were read.
     pub figures: Vec<Figure>,
@@ -32,8 +33,44 @@ impl Known {
         if let Some(figure) = self.figures.iter().find(|f| f.name == name) {
             return Some(figure.kind);
         }
-        let probe = self.probes.iter().any(|p| p == name) && expr::built_in_kind(name).is_none();
-        if probe { Some(Kind::Plain) } else { expr::kind_of(name) }
+        let is_probe = self.probes.iter().any(|probe| expr::probe_names(probe).iter().any(|n| n == name));
+        if is_probe && expr::built_in_kind(name).is_none() { Some(Kind::Plain) } else { expr::kind_of(name) }
+    }
+
+    /// A figure is of a whole trial.
+    pub fn check_parts(&self, asked: &[NameRef]) -> Result<(), ExprError> {
+        let is_figure = |name: &&NameRef| {
+            let is_name = self.names.contains(&name.text) || expr::built_in_kind(&name.text).is_some();
+            !is_name && self.figures.iter().any(|f| f.name == name.text)
+        };
+        match asked.iter().find(|name| name.part.is_some() && is_figure(name)) {
+            Some(name) => Err(ExprError {
+                message: format!("`{}` is a figure, and not known of a part of a trial", shorten(&name.text)),
+                at: name.at,
+                len: name.len,
+                hint: Some("put the part behind the names that the figure is worked out of".to_owned()),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a number was steady is known of probes alone.
+    pub fn check_steady(&self, asked: &[NameRef]) -> Result<(), ExprError> {
+        match asked.iter().find(|name| !self.probes.contains(&name.text)) {
+            Some(name) => Err(ExprError {
+                message: format!("`steady` takes a probe, and `{}` is none", shorten(&name.text)),
+                at: name.at,
+                len: name.len,
+                hint: Some(match self.probes.as_slice() {
+                    [] => "probes are declared in `probes`".to_owned(),
+                    probes => format!(
+                        "declared probes: {}",
+                        listed(&probes.iter().map(String::as_str).collect::<Vec<_>>())
+                    ),
+                }),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Names that conditions may use.
@@ -87,14 +124,20 @@ pub(crate) fn read(
         if let Some(own) = own {
             read_rest(r, &own, &mut spec, known.is_some());
         }
-        if let (Some(known), Ok(sum)) = (known.as_deref_mut(), Sum::parse(&spec.value)) {
+        if let Some(known) = known.as_deref_mut() {
             let taken = known.names.contains(&spec.name) || expr::built_in_kind(&spec.name).is_some();
             if taken && spec.value.trim() != spec.name {
                 let message = format!("`{}` already is a name in conditions", shorten(&spec.name));
                 r.push(Problem::new(entry.key_span, message).hint("call the figure something else"));
             }
-            let sum = sum.with_figures(&known.figures);
-            known.figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
+            match Figure::after(&known.figures, &spec.name, &spec.value, spec.kind) {
+                Ok(figure) => known.figures.push(figure),
+                Err(error) => {
+                    wrong(r, node, &scalar, ExprError { at: 0, len: scalar.text.len(), ..error });
+                    // Those after it may name it.
+                    known.figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
+                }
+            }
         }
         all.push(spec);
     }
@@ -114,6 +157,7 @@ fn check_name(r: &mut Reader<'_>, entry: &Entry) {
 /// What it is of.
 fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<Kind, ExprError> {
     let names = known.all_names();
+    known.check_parts(&sum.names())?;
     sum.check_names(&names).map_err(|error| {
         let itself = sum.names().iter().any(|n| n.text == own_name && n.at == error.at);
         let hint = if itself { Some("a figure may ask for those before it".to_owned()) } else { error.hint };

@@ -101,6 +101,13 @@ impl Expr {
         names
     }
 
+    /// The names that it asks to be steady.
+    pub fn steady_names(&self) -> Vec<NameRef> {
+        let mut names = Vec::new();
+        self.root.each_steady(&mut |name| names.push(name.to_ref()));
+        names
+    }
+
     /// Compares its names with the built-in ones and with `known` (see [`super::tag_names`],
     /// [`super::component_names`] and [`super::probe_names`]).
     ///
@@ -151,6 +158,14 @@ impl Cond {
                 c.left.each_name(report);
                 c.right.each_name(report);
             }
+            Cond::Steady(name, _) => report(name),
+        }
+    }
+
+    fn each_steady(&self, report: &mut dyn FnMut(&Name)) {
+        match self {
+            Cond::And(conds) | Cond::Or(conds) => conds.iter().for_each(|c| c.each_steady(report)),
+            Cond::Compare(_) => {}
             Cond::Steady(name, _) => report(name),
         }
     }

@@ -1,7 +1,7 @@
 //! Figures of a plan: names for numbers that are worked out of others. Where a condition asks for one, what it stands for
 //! is put behind its name.
 
-use super::{Between, Cond, Expr, Kind, Known, Num, Sum};
+use super::{Between, Cond, Expr, ExprError, Kind, Known, Num, Sum};
 use crate::figure::FigureValue;
 use crate::quantile::{Estimate, FewSamples};
 
@@ -16,6 +16,32 @@ pub struct Figure {
     pub kind: Kind,
 }
 
+/// Names and numbers that one figure may come down to. Figures that use the one before them twice each would double with
+/// every one.
+const MAX_PARTS: usize = 1000;
+
+impl Figure {
+    /// The figure whose value is this text, with the figures before it behind their names.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the text and where; one that comes down to more than 1000 names and numbers.
+    pub fn after(before: &[Figure], name: &str, text: &str, kind: Kind) -> Result<Figure, ExprError> {
+        let sum = Sum::parse(text)?;
+        let parts = sum.num.parts(before);
+        if parts > MAX_PARTS {
+            return Err(ExprError {
+                message: format!(
+                    "with the figures that it uses, this is longer than {MAX_PARTS} names and numbers"
+                ),
+                at: 0,
+                len: text.len(),
+                hint: Some("use fewer figures in one another".to_owned()),
+            });
+        }
+        Ok(Figure { name: name.to_owned(), sum: sum.with_figures(before), kind })
+    }
+}
+
 impl Expr {
     /// The condition with these figures behind their names. It reads as before.
     pub fn with_figures(&self, figures: &[Figure]) -> Expr {
@@ -25,7 +51,7 @@ impl Expr {
 
 impl Sum {
     /// The number with these figures behind their names. It reads as before.
-    pub fn with_figures(&self, figures: &[Figure]) -> Sum {
+    fn with_figures(&self, figures: &[Figure]) -> Sum {
         Sum { num: self.num.with_figures(figures) }
     }
 }
@@ -49,6 +75,22 @@ impl Cond {
 }
 
 impl Num {
+    /// How many names and numbers it comes down to with these figures behind their names.
+    fn parts(&self, figures: &[Figure]) -> usize {
+        let all = |parts: &[(bool, Num)]| {
+            parts.iter().map(|(_, n)| n.parts(figures)).fold(0, usize::saturating_add)
+        };
+        match self {
+            Num::Name(name) if name.part.is_none() => {
+                figures.iter().find(|f| f.name == name.text).map_or(1, |f| f.sum.num.parts(&[]))
+            }
+            Num::Sum(terms) => all(terms),
+            Num::Product(factors) => all(factors),
+            Num::Figure(_, num) => num.parts(figures),
+            Num::Literal(_) | Num::Name(_) => 1,
+        }
+    }
+
     fn with_figures(&self, figures: &[Figure]) -> Num {
         let all =
             |parts: &[(bool, Num)]| parts.iter().map(|(by, n)| (*by, n.with_figures(figures))).collect();
