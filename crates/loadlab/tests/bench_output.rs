@@ -212,7 +212,7 @@ fn control_characters_of_a_server_do_not_reach_the_terminal() {
     assert!(ran.stdout.contains("boo"), "{}", ran.stdout);
 }
 
-/// What appeared on a terminal so many columns wide.
+/// What appeared on a terminal of this width in columns.
 fn on_terminal(columns: u16, args: &[&str], env: &[(&str, &str)]) -> (i32, String) {
     watching_terminal(columns, args, env, |_, _| {})
 }

@@ -129,7 +129,7 @@ fn colour_length(text: &str) -> usize {
     if all { "\x1b[".len() + codes.len() + 1 } else { 0 }
 }
 
-/// The text, cut with `…` to at most so many columns.
+/// The text, cut with `…` to at most `columns`.
 pub fn cut(text: &str, columns: usize) -> String {
     if width_of(text) <= columns {
         return text.to_owned();
@@ -149,7 +149,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     out
 }
 
-/// Texts cut to so many columns that stay as different as they were: where two would look alike, what is left out lies in
+/// Texts cut to `columns` that stay as different as they were: where two would look alike, what is left out lies in
 /// their middle, and where that does not tell them apart either, they are numbered.
 pub fn cut_apart(texts: &[String], columns: usize) -> Vec<String> {
     let differ = |cuts: &[String]| {
@@ -186,17 +186,17 @@ pub fn cut_apart(texts: &[String], columns: usize) -> Vec<String> {
     texts.iter().enumerate().map(number).collect()
 }
 
-/// Padded on the left to so many columns.
+/// Padded on the left to `columns`.
 pub fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width_of(text))))
 }
 
-/// Padded on the right to so many columns.
+/// Padded on the right to `columns`.
 pub fn left(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width_of(text))))
 }
 
-/// Lines of at most so many columns, broken at spaces; a word that is longer than a line is broken inside.
+/// Lines of at most `columns`, broken at spaces; a word that is longer than a line is broken inside.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut lines = vec![String::new()];
@@ -272,7 +272,7 @@ pub fn items(out: &mut String, items: &[String], columns: usize) {
     flush(&line);
 }
 
-/// A bar of eighths of a block: `share` (0..=1) of so many columns. Anything above zero shows.
+/// A bar of eighths of a block: `share` (0..=1) of `columns`. Anything above zero shows.
 pub fn bar(share: f64, columns: usize) -> String {
     let eighths = (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };

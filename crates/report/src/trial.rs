@@ -36,7 +36,7 @@ pub struct Trial<'a> {
     pub examples: &'a [Example],
 }
 
-/// The text, for a terminal so many columns wide, with escape sequences for colour or without.
+/// The text, for a terminal of this width in columns, with escape sequences for colour or without.
 pub fn trial_text(trial: Trial<'_>, width: usize, colour: bool) -> String {
     let width = width.clamp(24, 400);
     let page = Page { width, paint: Paint { colour } };

@@ -39,7 +39,7 @@ mod tests {
     use super::GROUPS;
     use crate::args::whole;
 
-    /// The short help of a command on a terminal with so many columns; of loadlab itself without one.
+    /// The short help of a command, or of loadlab where none is given, laid out for a terminal `columns` wide.
     fn short_help(command: &str, columns: usize) -> String {
         let mut all = whole().term_width(columns).max_term_width(columns);
         all.build();

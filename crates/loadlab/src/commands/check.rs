@@ -157,7 +157,7 @@ fn tone_of(severity: Severity) -> Tone {
 /// Narrower than this, each finding is a paragraph instead of a row.
 const ROOM_FOR_COLUMNS: usize = 72;
 
-/// Findings as a table of so many columns, and a line that counts them.
+/// Findings as a table `width` columns wide, and a line that counts them.
 fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
     // Narrower than any terminal; the heads of paragraphs are not broken.
     let width = width.max(30);

@@ -50,7 +50,7 @@ fn thinned(values: &[Option<f64>], most: usize) -> Vec<Option<f64>> {
     values.chunks(step).map(|c| c.iter().flatten().copied().reduce(f64::max)).collect()
 }
 
-/// A ratio in its interval as a line of so many columns, 1 in the middle: `    ├──●───┤ ┆    `.
+/// A ratio in its interval as a line `columns` wide, 1 in the middle: `    ├──●───┤ ┆    `.
 fn ratio_line(ratios: &Ratios, ratio: &Ratio, columns: usize) -> String {
     let at = |v: f64| (ratios.place(v) * columns.saturating_sub(1) as f64).round() as usize;
     let mut line = vec![' '; columns];
@@ -102,7 +102,7 @@ fn shades(heat: &Heat, columns: usize, rows: usize) -> Vec<(f64, String)> {
 /// Signs of the groups of a drawing in text.
 const SIGNS: [char; 4] = ['●', '○', '◆', '◇'];
 
-/// A drawing of points as text, lines of at most so many columns: points over their ranges over curves over marks, the
+/// A drawing of points as text, lines at most `width` columns wide: points over their ranges over curves over marks, the
 /// axes' ends beside and below, and last which sign is what.
 fn plane_lines(plane: &Plane, width: usize, rows: usize) -> Vec<String> {
     let (across, up) = plane.scales();

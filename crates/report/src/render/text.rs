@@ -17,7 +17,7 @@ use crate::terminal::{
     Paint, Tone, bar, cut, cut_apart, hanging, harmless, left, open_bar, right, sparkline, width_of, wrap,
 };
 
-/// The document for a terminal so many columns wide.
+/// The document for a terminal of this width in columns.
 pub fn text(document: &Document, width: usize, colour: bool) -> String {
     let page = Page {
         width: width.clamp(24, 400),
@@ -41,7 +41,7 @@ const HEAT_ROWS: usize = 12;
 pub(super) const PLANE_ROWS: usize = 12;
 pub(super) const PLANE_COLUMNS: usize = 78;
 
-/// A table by itself, for a terminal so many columns wide.
+/// A table by itself, for a terminal of this width in columns.
 pub fn table(table: &Table, width: usize, colour: bool) -> String {
     let mut out = String::new();
     Page {
