@@ -100,7 +100,7 @@ const COMPARED: [&str; 8] =
 /// What cases are compared by: the figures that the plan names, as far as one way is better, then the usual ones.
 fn compared(of_plan: &[Metric]) -> Vec<Metric> {
     let mut all: Vec<Metric> = of_plan.iter().filter(|m| m.better() != Better::Neither).cloned().collect();
-    let usual = COMPARED.iter().filter(|id| !of_plan.iter().any(|m| m.id == **id));
+    let usual = COMPARED.iter().filter(|id| !of_plan.iter().any(|m| m.stands_for(id)));
     all.extend(usual.filter_map(|id| metric::named(id)));
     all
 }

@@ -41,6 +41,27 @@ pub struct TrialInput<'a> {
     pub planned: Planned,
 }
 
+/// A trial that ended as its plan says, and of which nothing was measured.
+impl Default for TrialInput<'_> {
+    fn default() -> Self {
+        TrialInput {
+            facts: LoadFacts::default(),
+            loads: &[],
+            ticks: &[],
+            samples: &[],
+            evidence: &[],
+            events: &[],
+            generator: Generator::default(),
+            ended: Ended::Complete,
+            expect: &[],
+            intervals: &[],
+            drain_s: None,
+            loss: None,
+            planned: Planned::default(),
+        }
+    }
+}
+
 /// Limits of the plan that a summary needs to judge what was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Planned {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::expr::{
-    Expr, Figure, Kind, Known, Numbers, Part, SummaryNumbers, component_figure, number_of_component,
+    Expr, Figure, Kind, Known, Numbers, Part, SummaryNumbers, built_in_kind, component_figure,
+    number_of_component,
 };
 use loadlab_record::figure::FigureValue;
 use loadlab_record::hlog::Interval;
@@ -74,6 +75,10 @@ impl<'a> TrialNumbers<'a> {
 
     /// What a component used, or a probe said, in a part of the trial; `None` where the name is of neither.
     fn within(&self, name: &str, part: Part) -> Option<Known> {
+        // These go before probes of the same name, as they do without a part.
+        if built_in_kind(name).is_some() || name.starts_with("tag.") || name.starts_with("number.") {
+            return None;
+        }
         let component = component_figure(name).filter(|(c, _)| self.summary.components.contains_key(*c));
         let probe = self.summary.probes.keys().find(|probe| {
             name.strip_prefix(probe.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

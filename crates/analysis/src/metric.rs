@@ -153,6 +153,8 @@ pub struct Metric {
     pub counts: Option<String>,
     /// Which way it is better, as the plan says or infers it.
     better: Option<Better>,
+    /// How the plan works it out.
+    value: Option<String>,
     read: Read,
 }
 
@@ -166,7 +168,7 @@ impl PartialEq for Metric {
 impl Metric {
     const fn new(id: &'static str, about: &'static str, unit: Unit, read: fn(&Summary) -> Value) -> Metric {
         let (id, about) = (Cow::Borrowed(id), Cow::Borrowed(about));
-        Metric { id, about, unit, counts: None, better: None, read: Read::Plain(read) }
+        Metric { id, about, unit, counts: None, better: None, value: None, read: Read::Plain(read) }
     }
 
     /// A figure that a plan names.
@@ -177,6 +179,7 @@ impl Metric {
             unit: facts.kind.into(),
             counts: facts.unit.clone(),
             better: Some(facts.better),
+            value: Some(facts.value.clone()),
             read: Read::OfPlan(facts.kind),
         }
     }
@@ -204,6 +207,11 @@ impl Metric {
             id if NEITHER_IS_BETTER.contains(&id) => Better::Neither,
             _ => Better::Less,
         }
+    }
+
+    /// It is the built-in figure of this name, or the plan's name for that.
+    pub fn stands_for(&self, id: &str) -> bool {
+        self.id == id || self.value.as_deref().is_some_and(|value| value.trim() == id)
     }
 
     /// The figure of a trial.
@@ -238,7 +246,7 @@ const MORE_IS_BETTER: [&str; 9] = [
 const NEITHER_IS_BETTER: [&str; 4] = ["elapsed_time", "data_transferred", "concurrency", "within_stdev"];
 
 /// What is measured of a load that a program makes: everything else of it nobody saw.
-const OF_COMMANDS: [&str; 13] = [
+const OF_COMMANDS: [&str; 14] = [
     "transactions",
     "elapsed_time",
     "transaction_rate",
@@ -252,6 +260,7 @@ const OF_COMMANDS: [&str; 13] = [
     "persisted",
     "lost_min",
     "lost_max",
+    "loss",
 ];
 
 /// siege's twelve rows, in siege's order.
@@ -375,6 +384,7 @@ pub fn failures() -> impl Iterator<Item = Metric> {
         unit: Unit::Count,
         counts: None,
         better: None,
+        value: None,
         read: Read::Failures(kind),
     })
 }

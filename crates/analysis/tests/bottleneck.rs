@@ -10,7 +10,7 @@ use loadlab_record::event::{Event, EventKind};
 use loadlab_record::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads};
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::{Pressure, Sample, Tcp};
-use loadlab_record::summary::{Doubt, Ended, Generator, LoadFacts, Summary};
+use loadlab_record::summary::{Doubt, LoadFacts, Summary};
 
 use Kind::{
     AcceptQueue, CpuLimit, Died, Disk, Generator as Own, HostCpu, Latency, LimitedConcurrency, Link, Memory,
@@ -100,15 +100,8 @@ fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Ma
         loads: &[LoadRun { load: "main".into(), batch: 0, at_s: 0.0, measured: m }],
         ticks: &ticks,
         samples: &all,
-        events: &[],
-        evidence: &[],
-        generator: Generator::default(),
-        ended: Ended::Complete,
-        expect: &[],
-        intervals: &[],
-        drain_s: None,
-        loss: None,
         planned: Planned { cpu_limits: limits.collect(), ..Planned::default() },
+        ..TrialInput::default()
     });
     Made { summary, samples: all, ticks, events: Vec::new(), evidence: Vec::new() }
 }

@@ -1,8 +1,11 @@
 //! Verdicts on differences, over simulated trials: how often they are wrong, and what they find.
 
 use loadlab_analysis::compare::{Call, Comparison, Method, Options, Samples, Scale, Side, compare, judge};
-use loadlab_analysis::metric::Value;
+use loadlab_analysis::metric::{Metric, Value};
+use loadlab_record::expr::Kind;
+use loadlab_record::figure::{self, FigureValue};
 use loadlab_record::load::Window;
+use loadlab_record::manifest::FigureFacts;
 use loadlab_record::summary::{ComponentSummary, Distribution, Doubt, Ended, Summary, Verdict};
 
 use Call::{Better, CannotTell, Same, Worse};
@@ -136,23 +139,8 @@ fn trial(goodput: f64, p50: f64, p99: Option<f64>) -> Summary {
 }
 
 fn empty() -> Summary {
-    use loadlab_analysis::{Planned, TrialInput, summarise};
-    use loadlab_record::summary::{Generator, LoadFacts};
-    let mut summary = summarise(TrialInput {
-        facts: LoadFacts::default(),
-        loads: &[],
-        ticks: &[],
-        samples: &[],
-        events: &[],
-        evidence: &[],
-        generator: Generator::default(),
-        ended: Ended::Complete,
-        expect: &[],
-        intervals: &[],
-        drain_s: None,
-        loss: None,
-        planned: Planned::default(),
-    });
+    use loadlab_analysis::{TrialInput, summarise};
+    let mut summary = summarise(TrialInput::default());
     summary.doubts = Vec::<Doubt>::new();
     summary.verdict = Verdict::None;
     summary.window = Window { from_s: 0.0, to_s: 10.0 };
@@ -160,8 +148,12 @@ fn empty() -> Summary {
 }
 
 fn compared(base: &[Summary], other: &[Summary], method: Method) -> Comparison {
+    compared_by(&[], base, other, method)
+}
+
+fn compared_by(figures: &[Metric], base: &[Summary], other: &[Summary], method: Method) -> Comparison {
     let side = |name: &str, trials| Side::of(name, (1..).zip(trials).map(|(n, s)| (n, Some(s))));
-    compare(&side("a", base.iter()), &side("b", other.iter()), method, &[], Options::default())
+    compare(&side("a", base.iter()), &side("b", other.iter()), method, figures, Options::default())
 }
 
 /// Five trials around a figure, each a little off.
@@ -194,6 +186,28 @@ fn each_figure_gets_its_verdict() {
         assert!((goodput.value - 0.9).abs() < 1e-6, "{goodput:?}");
         assert!(interval.low < 0.9 && interval.high < 1.0, "{goodput:?}");
     }
+}
+
+/// Holm's procedure asks more of every figure the more there are: none is judged twice.
+#[test]
+fn a_figure_under_another_name_is_judged_once() {
+    let (mut base, mut other) = (five(1000.0, 10.0, Some(40.0)), five(900.0, 8.0, Some(40.0)));
+    for summary in base.iter_mut().chain(&mut other) {
+        let value = FigureValue { value: Some(summary.rate_per_s.ok), ..FigureValue::default() };
+        summary.figures.insert("pages per second".into(), value);
+    }
+    let figure = Metric::of_plan(&FigureFacts {
+        name: "pages per second".into(),
+        value: " goodput".into(),
+        kind: Kind::Rate,
+        unit: None,
+        better: figure::Better::More,
+        about: None,
+    });
+    let found = compared_by(&[figure], &base, &other, Method::Paired);
+    let judged: Vec<&str> = found.rows.iter().map(|r| &*r.metric.id).collect();
+    assert_eq!(judged, ["pages per second", "p50", "p90", "p99", "cpu_per_request", "memory_peak"]);
+    assert_eq!(found.rows[0].call, Worse);
 }
 
 #[test]

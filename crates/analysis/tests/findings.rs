@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use loadlab_analysis::case::Spread;
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Better, Few, Value};
-use loadlab_analysis::{LoadRun, Planned, TrialInput, partial, summarise};
+use loadlab_analysis::{LoadRun, TrialInput, partial, summarise};
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
@@ -14,7 +14,7 @@ use loadlab_record::manifest::{CaseFacts, DerivedFacts, Host, Manifest, RunEnded
 use loadlab_record::quantile::Estimate;
 use loadlab_record::samples::Samples;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary, Verdict};
+use loadlab_record::summary::{Ended, LoadFacts, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
 
 use Value::{Between, Known, Nothing, Over};
@@ -33,17 +33,8 @@ fn summary(per_s: u64, expect: &[&str]) -> Summary {
     summarise(TrialInput {
         facts: LoadFacts { model: "closed".into(), ..LoadFacts::default() },
         loads: &[LoadRun { load: "main".into(), batch: 0, at_s: 0.0, measured: m }],
-        ticks: &[],
-        samples: &[],
-        events: &[],
-        evidence: &[],
-        generator: Generator::default(),
-        ended: Ended::Complete,
         expect: &expect,
-        intervals: &[],
-        drain_s: None,
-        loss: None,
-        planned: Planned::default(),
+        ..TrialInput::default()
     })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadlab_analysis::judge::{Exit, could_not_run};
+use loadlab_analysis::metric::{self, Value};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
@@ -10,7 +11,7 @@ use loadlab_record::event::{Event, EventKind};
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Stragglers, Tick, Window};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, Stalls, Summary, Verdict};
+use loadlab_record::summary::{Generator, LoadFacts, Loss, StageFacts, Stalls, Summary, Verdict};
 
 const MS: u64 = 1_000_000;
 
@@ -42,18 +43,8 @@ fn input(facts: LoadFacts, loads: &[LoadRun]) -> TrialInput<'_> {
     TrialInput {
         facts,
         loads,
-        ticks: &[],
-        samples: &[],
-        events: &[],
-        evidence: &[],
         generator: Generator { io: "sim".into(), threads: 1, cpu_s: 1.0, ..Generator::default() },
-        ended: Ended::Complete,
-        expect: &[],
-        intervals: &[],
-
-        drain_s: None,
-        loss: None,
-        planned: Planned::default(),
+        ..TrialInput::default()
     }
 }
 
@@ -709,6 +700,47 @@ fn expectations_are_judged_on_the_trial() {
     assert_eq!(s.verdict, Verdict::Fail);
     let s = summarise(TrialInput { expect: &expect[..1], ..input(closed(1), &runs) });
     assert_eq!(s.verdict, Verdict::Pass);
+}
+
+/// A probe may be called like a built-in name, which goes first for a part of a trial as it does for the whole.
+#[test]
+fn built_in_names_go_before_probes_in_parts_of_a_trial() {
+    let expect = ["ok", "ok[1s..3s]", "stored", "stored[1s..3s]"]
+        .map(|name| Expr::parse(&format!("{name} == 7")).unwrap());
+    let reading = |at_s: f64| Sample {
+        at_s,
+        component: "probes".into(),
+        probes: BTreeMap::from([("stored".into(), 7.0), ("ok".into(), 7.0)]),
+        ..Sample::default()
+    };
+    let samples = [reading(0.0), reading(2.0), reading(4.0)];
+    let tick = |from_s: f64| Tick {
+        from_s,
+        to_s: from_s + 1.0,
+        counts: Counts { ok: 100, ..Counts::default() },
+        ..Tick::default()
+    };
+    let ticks: Vec<Tick> = (0..10).map(|second| tick(f64::from(second))).collect();
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let s = summarise(TrialInput {
+        expect: &expect,
+        samples: &samples,
+        ticks: &ticks,
+        ..input(closed(1), &runs)
+    });
+    let values: Vec<_> = s.expectations.iter().map(|e| e.value).collect();
+    assert_eq!(values, [Some(1000.0), Some(200.0), Some(7.0), Some(7.0)]);
+}
+
+/// A program's load is counted by what it said and what was stored: both of a loss, and nothing else.
+#[test]
+fn the_loss_of_a_load_that_a_program_makes_is_known() {
+    let facts = LoadFacts { model: "command".into(), ..LoadFacts::default() };
+    let loss = Loss { accepted: 100, persisted_distinct: 95, lost_max: 5, ..Loss::default() };
+    let s = summarise(TrialInput { facts, loss: Some(loss), ..TrialInput::default() });
+    let of = |id: &str| metric::named(id).expect("a figure").of(&s);
+    assert_eq!((of("loss"), of("lost_max")), (Value::Known(0.05), Value::Known(5.0)));
+    assert_eq!((of("availability"), of("concurrency")), (Value::Nothing, Value::Nothing));
 }
 
 #[test]

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
+use loadlab_analysis::{LoadRun, TrialInput, summarise};
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window};
-use loadlab_record::summary::{
-    Ended, Expectation, FewSamples, Generator, LoadFacts, Stalls, Summary, Verdict,
-};
+use loadlab_record::summary::{Expectation, FewSamples, Generator, LoadFacts, Stalls, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
 use loadlab_report::{Trial, trial_text};
 
@@ -54,10 +52,6 @@ fn summary(facts: LoadFacts, m: Measured) -> Summary {
     summarise(TrialInput {
         facts,
         loads: &runs,
-        ticks: &[],
-        samples: &[],
-        events: &[],
-        evidence: &[],
         generator: Generator {
             io: "epoll".into(),
             threads: 1,
@@ -68,12 +62,7 @@ fn summary(facts: LoadFacts, m: Measured) -> Summary {
             connections_peak: 50,
             ..Generator::default()
         },
-        ended: Ended::Complete,
-        expect: &[],
-        intervals: &[],
-        drain_s: None,
-        loss: None,
-        planned: Planned::default(),
+        ..TrialInput::default()
     })
 }
 

@@ -11,7 +11,7 @@ use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{OwnLimits, Tick};
 use loadlab_record::schedule::Think;
-use loadlab_record::summary::{Ended, LoadFacts, Summary, Verdict};
+use loadlab_record::summary::{LoadFacts, Summary, Verdict};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -98,16 +98,9 @@ fn summary_of(spec: &LoadSpec, (outcome, ticks): (Outcome, Vec<Tick>)) -> Summar
         facts,
         loads: &[run],
         ticks: &ticks,
-        samples: &[],
-        events: &[],
-        evidence: &[],
         generator: outcome.generator,
-        ended: Ended::Complete,
-        expect: &[],
-        intervals: &[],
-        drain_s: None,
-        loss: None,
         planned,
+        ..TrialInput::default()
     })
 }
 

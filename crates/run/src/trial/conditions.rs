@@ -111,29 +111,14 @@ impl Numbers for LiveMetrics<'_> {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_analysis::{Planned, TrialInput, summarise};
+    use loadlab_analysis::{TrialInput, summarise};
     use loadlab_record::Secrets;
-    use loadlab_record::summary::{Ended, Generator, LoadFacts};
     use loadlab_system::{Cancel, Watched};
 
     use super::*;
 
     fn summary_of_nothing() -> Summary {
-        summarise(TrialInput {
-            facts: LoadFacts::default(),
-            loads: &[],
-            ticks: &[],
-            samples: &[],
-            events: &[],
-            evidence: &[],
-            generator: Generator::default(),
-            ended: Ended::Complete,
-            expect: &[],
-            intervals: &[],
-            drain_s: None,
-            loss: None,
-            planned: Planned::default(),
-        })
+        summarise(TrialInput::default())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::{Planned, TrialInput, summarise};
+use loadlab_analysis::{TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::expr::Kind;
 use loadlab_record::figure::{Better, FigureValue};
@@ -10,7 +10,7 @@ use loadlab_record::load::{Counts, Tick, TickMs};
 use loadlab_record::manifest::FigureFacts;
 use loadlab_record::quantile::FewSamples;
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Verdict};
+use loadlab_record::summary::Verdict;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 use ratatui::Terminal;
@@ -188,21 +188,7 @@ fn figures_of_several_loads_say_whose_they_are_and_a_new_trial_begins_anew() {
 #[test]
 fn the_end_of_a_trial_names_the_first_figures() {
     let mut state = state_with_figures();
-    let mut summary = summarise(TrialInput {
-        facts: LoadFacts::default(),
-        loads: &[],
-        ticks: &[],
-        samples: &[],
-        events: &[],
-        evidence: &[],
-        generator: Generator::default(),
-        ended: Ended::Complete,
-        expect: &[],
-        intervals: &[],
-        drain_s: None,
-        loss: None,
-        planned: Planned::default(),
-    });
+    let mut summary = summarise(TrialInput::default());
     summary.verdict = Verdict::None;
     summary.bottleneck = None;
     summary.doubts.clear();
