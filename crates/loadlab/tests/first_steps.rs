@@ -37,6 +37,7 @@ fn a_plan_from_a_url_runs() {
     let ran = lab.loadlab(&["run", "plan.yaml", "--set", "load.duration=300ms", "--json", "--quiet"]);
     let summaries = summaries(&ran);
     assert_eq!(summaries.len(), 1, "{}", ran.err);
+    ran.expect_however_busy(&summaries, false);
     let ok = summaries[0]["requests"]["ok"].as_u64().unwrap();
     assert!(ok > 0 && server.settled().requests >= ok, "{ok}: {}", ran.err);
 }
@@ -110,9 +111,10 @@ fn every_example_runs() {
         checked(&lab, &lab.loadlab(&["init", "--example", name]));
         let ran =
             lab.loadlab(&["run", "plan.yaml", "--trials", "1", "--set", shorter(name), "--json", "--quiet"]);
-        // On a busy machine loads are late, or have too few requests to decide, which only the verdict shows.
-        assert!([Some(0), Some(4), Some(6)].contains(&ran.code), "{name}: {:?} {}", ran.code, ran.err);
-        for summary in summaries(&ran) {
+        let summaries = summaries(&ran);
+        // Shortened like this, a load may have too few requests to decide.
+        ran.expect_however_busy(&summaries, true);
+        for summary in summaries {
             let of = |key: &str| summary["requests"][key].as_u64().unwrap();
             assert!(of("ok") > 0 && of("failed") == 0, "{name}: {summary}");
         }
@@ -152,8 +154,8 @@ fn two_cases(lab: &Lab, server: &Server) {
             server.url("/")
         ),
     );
-    let ran = lab.loadlab(&["run", "plan.yaml", "--quiet"]);
-    assert!([Some(0), Some(4)].contains(&ran.code), "{}", ran.err);
+    let ran = lab.loadlab(&["run", "plan.yaml", "--quiet", "--json"]);
+    ran.expect_however_busy(&summaries(&ran), false);
 }
 
 #[test]

@@ -235,10 +235,10 @@ fn several_loads_at_once() {
          open: {{ rate: 50/s, duration: 1s, journey: [{{ post: {url}, tags: [item], body: {{ json: {{ n: 1 }} }} }}] }}\n"
     );
     let ran = lab.run(&plan(&[component("web", "", &[])], &loads), &[]);
-    // On a busy machine the open load is late, and says so: what is counted is the same.
-    assert!(matches!(ran.code, Some(0 | 4)), "{}{}", ran.out, ran.err);
     let record = lab.record();
     let summary = record.summary("default", 1);
+    // On a busy machine the open load is late, and says so: what is counted is the same.
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["by_tag"]["item"]["requests"]["due"], 50);
     let load = &summary["load"];
     assert_eq!(

@@ -130,6 +130,30 @@ impl Ran {
         self
     }
 
+    /// It exited as these trials ask it to. None failed, and one is INVALID only since this machine is busy; where the answer
+    /// hangs on how many requests it makes, it may be undecided.
+    #[track_caller]
+    pub fn expect_however_busy(&self, summaries: &[Value], may_be_undecided: bool) {
+        let busy = ["late", "throttled", "generator_stalled", "generator_cpu"];
+        let code_of = |summary: &Value| match summary["verdict"].as_str() {
+            Some("pass" | "none") => 0,
+            Some("undecided") if may_be_undecided => 6,
+            Some("invalid") => {
+                let doubts = summary["doubts"].as_array().expect("doubts");
+                let of_machine = |d: &&Value| busy.iter().any(|kind| d["kind"] == *kind);
+                let grave: Vec<&Value> = doubts.iter().filter(|d| d["grave"] == true).collect();
+                assert!(!grave.is_empty() && grave.iter().all(of_machine), "{grave:?}");
+                4
+            }
+            verdict => panic!("{verdict:?}: {summary}"),
+        };
+        let codes: Vec<i32> = summaries.iter().map(code_of).collect();
+        // From the one that wins over the others.
+        let wanted = [4, 6].into_iter().find(|code| codes.contains(code)).unwrap_or(0);
+        assert!(!codes.is_empty());
+        self.expect(wanted, &[]);
+    }
+
     /// Whether it was refused since this host gives no limits. Then the test is left out, which is said.
     #[track_caller]
     pub fn lacks_limits(&self) -> bool {
