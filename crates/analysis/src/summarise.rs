@@ -56,8 +56,8 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
     summary
 }
 
-/// How much response times of the same second hang together, where its histograms are at hand: in the load in which they
-/// do most.
+/// How autocorrelated response times are from second to second, where there are histograms of seconds: the most of any
+/// load.
 fn of_seconds(intervals: &[Interval]) -> Dependence {
     /// Values of a second, each with how often it was counted.
     type Counted = Vec<(u64, u64)>;

@@ -31,7 +31,7 @@ pub struct Totals {
     pub busy_in_window_s: f64,
     /// What was under way when a load was over, and ended all the same.
     pub stragglers: Stragglers,
-    /// How much response times hang together: in the load in which they do most.
+    /// How autocorrelated response times are: in the load in which they are most.
     pub dependence: Dependence,
     /// The first identity of [`Counts::balance`] that a load breaks, with the load's name.
     pub unbalanced: Option<String>,

@@ -14,7 +14,7 @@ use crate::chance::Chance;
 
 const SAME: (f64, f64) = (-0.0202, 0.0198);
 
-/// Trials of two equal cases: seven figures that hang together, with noise of the round in both.
+/// Trials of two equal cases: seven correlated figures, with noise of the round in both.
 fn equal_cases(
     chance: &mut Chance,
     method: Method,

@@ -1,4 +1,4 @@
-//! Loads that a program makes, loads of some cases, and figures worked out of others: what is read, and what a
+//! Loads that a program makes, loads of some cases, and figures computed from others: what is read, and what a
 //! person gets to read.
 
 use loadlab_plan::{Command, Model, Options, Plan};
@@ -233,9 +233,9 @@ fn figures_that_matter() {
     ");
     insta::assert_snapshot!(brief("  a: p99\n  b: \"a[batch 1] + a\"\nexpect: [\"a[1s..2s] < 5s\", \"p99[1s..2s] < 5s\", \"steady(a, 5s)\", \"steady(p99, 5s) or steady(stored, 5s)\"]\n"), @r"
     plan.yaml:8:7: `a` is a figure, and not known of a part of a trial
-      hint: put the part behind the names that the figure is worked out of
+      hint: put the part behind the names that the figure is computed from
     plan.yaml:9:11: `a` is a figure, and not known of a part of a trial
-      hint: put the part behind the names that the figure is worked out of
+      hint: put the part behind the names that the figure is computed from
     plan.yaml:9:56: `steady` takes a probe, and `a` is none
       hint: declared probes: `stored`
     plan.yaml:9:73: `steady` takes a probe, and `p99` is none

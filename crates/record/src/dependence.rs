@@ -1,13 +1,13 @@
-//! How much the response times of a load hang together: requests of one burst, or of one busy period of a queue, are
-//! slow together, and count as fewer than they are.
+//! How autocorrelated the response times of a load are: requests of one burst, or of one busy period of a queue, are slow
+//! together, so their effective sample size is smaller than their number.
 //!
 //! Requests are taken in the order in which they fell due. Whether one is slower than most is 0 or 1; of independent
-//! requests the means of blocks of these vary as the binomial says. They vary more where slow ones come together: by how
+//! requests the means of blocks of these vary as the binomial says. They vary more where slow ones are clustered: by how
 //! much is the inflation, the number of requests that count as one independent request (batch means; A. M. Law,
 //! *Simulation Modeling and Analysis*, section 9.5.3). Blocks of all sizes are tried and the largest inflation is taken.
 //! What changes more slowly than the load lasts cannot be seen in it.
 
-/// Slow ones among all requests that give the threshold: so many, or half.
+/// The threshold is the time that 20 of all requests exceed, or half of them if there are fewer than 40.
 const SLOW: f64 = 20.0;
 /// Fewer blocks than this say nothing about how they vary.
 const FEWEST_BLOCKS: usize = 4;
@@ -60,7 +60,8 @@ impl InOrder {
     pub fn merge(&mut self, mut other: InOrder) {
         self.requests.append(&mut other.requests);
         if self.requests.len() > Self::KEPT {
-            self.requests.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+            // Stable: requests that fell due at the same time stay as they came, and slow ones are not put together.
+            self.requests.sort_by(|a, b| a.0.total_cmp(&b.0));
             self.requests.truncate(Self::KEPT);
             self.requests.shrink_to_fit();
         }
@@ -179,7 +180,7 @@ fn inflation(smallest: &[(u64, u64)]) -> f64 {
             blocks.iter().map(|(slow, all)| (*slow as f64 - share * *all as f64).powi(2)).sum();
         let free = (blocks.len() - 1) as f64;
         let found = squares / (n as f64 * share * (1.0 - share)) * blocks.len() as f64 / free;
-        // Blocks of one request say nothing of how requests hang together.
+        // Blocks of one request say nothing of how requests are correlated.
         let sure = if n as usize > blocks.len() { 1.0 + SURE * (2.0 / free).sqrt() } else { 1.0 };
         largest = largest.max(found * sure);
         size *= 2;

@@ -5,7 +5,7 @@
 //! is started, or what a finding is.
 //!
 //! - [`histogram`], [`numbers`], [`outcome`], [`load`]: what the engine counts and times.
-//! - [`quantile`]: what few samples say about a percentile; [`dependence`]: how much requests hang together.
+//! - [`quantile`]: what few samples say about a percentile; [`dependence`]: how autocorrelated requests are.
 //! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges ([`samples`]: a trial's,
 //!   in little room); [`limits`] that were in force, [`ids`] of what was sent; [`evidence`] of who waited for whom.
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.

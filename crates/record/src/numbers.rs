@@ -215,7 +215,7 @@ pub struct NumberSummary {
 const OF_NUMBERS: [&str; 6] = ["p50", "p75", "p90", "p95", "p99", "p99_9"];
 
 impl NumberSummary {
-    /// Of numbers whose requests hang together so much.
+    /// Of numbers whose requests are autocorrelated like this.
     pub fn of(numbers: &Numbers, dependence: Dependence) -> Self {
         let count = numbers.count();
         let at = |quantile: f64| {

@@ -3,7 +3,7 @@
 //! The interval goes from one order statistic to another, and is right whatever the distribution: how many of `n`
 //! independent samples lie beyond the true quantile is binomial (G. J. Hahn and W. Q. Meeker, *Statistical Intervals*,
 //! Wiley 1991, section 5.2). Where the sample that would be its upper end does not exist, the interval is open. Samples
-//! that hang together count as fewer ([`crate::dependence`]).
+//! that are autocorrelated count as fewer ([`crate::dependence`]).
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;

@@ -397,7 +397,7 @@ impl Distribution {
         Self::dependent(known, censored, Dependence::NONE)
     }
 
-    /// From exact durations and right-censored ones, which hang together so much.
+    /// From exact durations and right-censored ones that are autocorrelated like this.
     ///
     /// The quantile lies between two bounds: censored values taken at their age (`low`), and taken as endless
     /// (`high`). Where the two differ by more than 1 % it is not known, only that it is at least `low`; else

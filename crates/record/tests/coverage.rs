@@ -1,7 +1,7 @@
 //! The interval of a percentile of few samples holds the true one as often as it says, on simulated systems.
 //!
 //! Each system is simulated for long to know its percentile, and then many times briefly. The seeds are fixed. 95 % is what
-//! is promised for independent requests; 90 % has to be kept where requests hang together.
+//! is promised for independent requests; 90 % has to be kept where requests are autocorrelated.
 
 use loadlab_record::dependence::{Dependence, InOrder};
 use loadlab_record::quantile::{quantile_of, ranks};

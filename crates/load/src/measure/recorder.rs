@@ -223,7 +223,7 @@ impl Recorder {
         at_ns >= self.window_from_ns && at_ns < self.window_to_ns
     }
 
-    /// One of the first response times of the window: how much they hang together is told by them.
+    /// One of the first response times of the window: they tell how autocorrelated the load's are.
     #[inline]
     fn in_order(&mut self, due_ns: u64, response_ns: u64) {
         if due_ns >= self.window_from_ns {

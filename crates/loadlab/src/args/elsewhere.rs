@@ -86,7 +86,7 @@ const fn answer(
     Answer { wish, is, bench, run, find }
 }
 
-const IN_STEP: &str = "it is said in a step of the plan";
+const IN_STEP: &str = "set in a step of the plan";
 
 const ANSWERS: &[Answer] = &[
     answer(

@@ -37,7 +37,7 @@ const WORDS: &[(&[&str], &[&str], &str)] = &[
             "rps",
             "qps",
         ],
-        "how much is sent is said in `load`: `load: { users: 10, duration: 30s, journey: [ … ] }`",
+        "the load is set in `load`: `load: { users: 10, duration: 30s, journey: [ … ] }`",
     ),
     (
         &["plan"],

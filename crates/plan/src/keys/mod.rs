@@ -467,7 +467,7 @@ pub(crate) static AXES: Section = Section {
 pub(crate) static FIGURE: Section = Section {
     id: "figure",
     called: "a figure in `figures`",
-    doc: "A figure that matters: a name for a number that is worked out of others.",
+    doc: "A figure that matters: a name for a number that is computed from others.",
     keys: &[
         key(
             "value",

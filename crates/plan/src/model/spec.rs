@@ -163,7 +163,7 @@ pub struct DerivedSpec {
     pub against: Option<String>,
 }
 
-/// A figure that matters: a name for a number that is worked out of others.
+/// A figure that matters: a name for a number that is computed from others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureSpec {
     /// Unique within the plan.

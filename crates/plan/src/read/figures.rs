@@ -48,7 +48,7 @@ impl Known {
                 message: format!("`{}` is a figure, and not known of a part of a trial", shorten(&name.text)),
                 at: name.at,
                 len: name.len,
-                hint: Some("put the part behind the names that the figure is worked out of".to_owned()),
+                hint: Some("put the part behind the names that the figure is computed from".to_owned()),
             }),
             None => Ok(()),
         }

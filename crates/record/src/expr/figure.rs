@@ -1,11 +1,11 @@
-//! Figures of a plan: names for numbers that are worked out of others. Where a condition asks for one, what it stands for
+//! Figures of a plan: names for numbers that are computed from others. Where a condition asks for one, what it stands for
 //! is put behind its name.
 
 use super::{Between, Cond, Expr, ExprError, Kind, Known, Num, Sum};
 use crate::figure::FigureValue;
 use crate::quantile::{Estimate, FewSamples};
 
-/// A name for a number that is worked out of others.
+/// A name for a number that is computed from others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Its name.

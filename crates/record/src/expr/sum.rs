@@ -1,4 +1,4 @@
-//! A number that is worked out of others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
+//! A number that is computed from others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
 
 use super::check::{Dim, check_names};
 use super::eval::{Between, Known, Numbers, Part, Remarks, range};

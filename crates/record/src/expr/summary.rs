@@ -231,7 +231,7 @@ impl<'a> SummaryNumbers<'a> {
             histogram
         };
         let [known, censored] = series;
-        // Its seconds tell how they hang together, if there are some, and the whole load does.
+        // Its seconds tell how autocorrelated they are, if there are some, and the whole load does.
         let seconds: Vec<Vec<(u64, u64)>> = matching(known).iter().map(|i| i.values().collect()).collect();
         let whole = Dependence::known(self.summary.response_ms.few.widened.unwrap_or(1.0));
         let dependence = Dependence::of_stretches(&seconds).or(whole);

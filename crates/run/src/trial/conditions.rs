@@ -98,7 +98,7 @@ impl LiveMetrics<'_> {
 impl Numbers for LiveMetrics<'_> {
     fn number(&self, name: &str, part: Option<Part>) -> Known {
         match self.known(name, part) {
-            // So early nobody knows how much requests hang together: a percentile of few ends no load.
+            // So early the autocorrelation of requests is unknown: a percentile of few ends no load.
             Known::Between(few) => Known::Unknown(format!("needs {} samples", few.few.needed)),
             known => known,
         }
