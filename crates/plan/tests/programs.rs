@@ -236,9 +236,9 @@ fn figures_that_matter() {
       hint: put the part behind the names that the figure is computed from
     plan.yaml:9:11: `a` is a figure, and not known of a part of a trial
       hint: put the part behind the names that the figure is computed from
-    plan.yaml:9:56: `steady` takes a probe, and `a` is none
+    plan.yaml:9:56: `steady` takes a probe, and `a` is not one
       hint: declared probes: `stored`
-    plan.yaml:9:73: `steady` takes a probe, and `p99` is none
+    plan.yaml:9:73: `steady` takes a probe, and `p99` is not one
       hint: declared probes: `stored`
     ");
     let doubled: Vec<String> = (1..12).map(|i| format!("  f{i}: f{0} + f{0}\n", i - 1)).collect();

@@ -284,8 +284,13 @@ fn verdict_line(comparison: &Comparison) -> String {
         let call = if word == "mixed" { format!(" {}", row.call.name()) } else { String::new() };
         Some(format!("{}{call} {}{}", row.metric.id, number(effect.value), interval.unwrap_or_default()))
     };
-    let figures: Vec<String> = deciding.filter_map(figure).collect();
-    let figures = if figures.is_empty() { "no figure tells".to_owned() } else { figures.join(", ") };
+    // A figure without a ratio has the reason.
+    let figures: Vec<String> = deciding.filter_map(|row| figure(row).or_else(|| row.note.clone())).collect();
+    let figures = match &comparison.why_not {
+        _ if !figures.is_empty() => figures.join(", "),
+        Some(why) => why.clone(),
+        None => "no figure is known in every trial".to_owned(),
+    };
     let said = match word {
         "cannot_tell" => "cannot tell".to_owned(),
         "mixed" => format!("{} is better in some figures and worse in others", comparison.other),

@@ -58,7 +58,7 @@ impl Known {
     pub fn check_steady(&self, asked: &[NameRef]) -> Result<(), ExprError> {
         match asked.iter().find(|name| !self.probes.contains(&name.text)) {
             Some(name) => Err(ExprError {
-                message: format!("`steady` takes a probe, and `{}` is none", shorten(&name.text)),
+                message: format!("`steady` takes a probe, and `{}` is not one", shorten(&name.text)),
                 at: name.at,
                 len: name.len,
                 hint: Some(match self.probes.as_slice() {

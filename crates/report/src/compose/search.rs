@@ -69,7 +69,7 @@ fn section(search: &SearchFacts) -> Section {
         ]
     };
     let table = Table {
-        caption: "The way".into(),
+        caption: "Levels tried, in order".into(),
         head: ["trial", &search.vary, "outcome", "by"].map(str::to_owned).to_vec(),
         words: vec![2, 3],
         rows: search.path.iter().enumerate().map(row).collect(),
