@@ -1,10 +1,10 @@
 //! Drives `loadlab_fuzz::hpack::target`: by libFuzzer when built for fuzzing, over files otherwise.
-#![cfg_attr(fuzzing, no_main)]
+#![cfg_attr(feature = "engine", no_main)]
 
-#[cfg(fuzzing)]
+#[cfg(feature = "engine")]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| loadlab_fuzz::hpack::target(data));
 
-#[cfg(not(fuzzing))]
+#[cfg(not(feature = "engine"))]
 fn main() -> std::process::ExitCode {
     loadlab_fuzz::replay(loadlab_fuzz::hpack::target)
 }

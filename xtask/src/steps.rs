@@ -51,10 +51,15 @@ impl Steps {
         work: impl FnOnce() -> Outcome,
         others: impl FnOnce(&mut Steps) + Send,
     ) {
+        self.steps_with(|steps| steps.step(name, work), others);
+    }
+
+    /// Does steps, and others in the background while they run. What these print comes after them.
+    pub fn steps_with(&mut self, steps: impl FnOnce(&mut Steps), others: impl FnOnce(&mut Steps) + Send) {
         let mut background = Steps::new(&self.only);
         let said = thread::scope(|scope| {
             let beside = scope.spawn(|| in_background(|| others(&mut background)).1);
-            self.step(name, work);
+            steps(self);
             beside.join()
         });
         match said {

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything CI checks. Quick steps come first; each goes on after another's failure, and
 //! none passes by finding nothing to check.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
@@ -44,26 +44,33 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     steps.step("build of tests", build_of_tests);
     // Tests mostly wait. The release build comes first: it does not hold the lock that `cargo test` needs to begin.
-    let compile = |others: &mut Steps| {
+    let builds = |others: &mut Steps| {
         others.step("build", build);
         others.step("dist: build", || dist::check::build(args.install));
         others.step("plans of labs", lab::check_plans);
-        others.step("build of labs' tests", build_of_labs_tests);
+        others.step("build of labs", build_of_labs);
+    };
+    steps.step_with("tests", || tests(args.install), builds);
+    dist::check::steps(&mut steps);
+    steps.step("tests of labs", tests_of_labs);
+    // These measure, and have the machine to themselves.
+    steps.step("planted bottlenecks", planted::quick);
+    steps.step("labs end to end", lab::run_all);
+    // Of these it matters that they work, not how fast.
+    let lints = |others: &mut Steps| {
         others.step("clippy", clippy);
         others.step("docs", docs);
         others.step("fuzz targets", fuzz_targets);
     };
-    steps.step_with("tests", || tests(args.install), compile);
-    dist::check::steps(&mut steps);
-    steps.step("tests of labs", tests_of_labs);
-    steps.step("peers", peers);
-    steps.step("planted bottlenecks", planted::quick);
-    steps.step("labs end to end", lab::run_all);
-    steps.step("reports in a browser", page::open_all);
-    steps.step("readme", readme::run_all);
-    steps.step("readme as an ordinary user", ordinary_user::run);
-    steps.step("book", book::step);
-    steps.step("commands of the book", book::commands::run_all);
+    let documented = |steps: &mut Steps| {
+        steps.step("readme", readme::run_all);
+        steps.step("readme as an ordinary user", ordinary_user::run);
+        steps.step("peers", peers);
+        steps.step("book", book::step);
+        steps.step("commands of the book", book::commands::run_all);
+        steps.step("reports in a browser", page::open_all);
+    };
+    steps.steps_with(documented, lints);
     steps.finish()
 }
 
@@ -111,9 +118,10 @@ fn clippy() -> Outcome {
             ["clippy", "--locked", "--all-targets", "--manifest-path", manifest, "--", "-D", "warnings"];
         check("cargo clippy", &args)?;
     }
-    // Without `--cfg fuzzing`, as its tests are built: the engine is no matter of ours. Its dependencies are linted above.
-    let fuzz = ["clippy", "--locked", "--all-targets", "--no-deps", "--manifest-path", FUZZ];
-    check("cargo clippy", &[&fuzz[..], &["--", "-D", "warnings"]].concat())?;
+    // Its dependencies in this repository are linted above.
+    let mut fuzz = of_fuzz(&["clippy", "--locked", "--all-targets", "--no-deps"]);
+    let ran = shown(fuzz.args(["--", "-D", "warnings"]))?;
+    ensure!(ran.status.success(), "cargo clippy: {}", ran.status);
     Ok(format!("workspace, {} labs and fuzz", manifests.len()))
 }
 
@@ -185,10 +193,17 @@ fn failed(text: &str) -> Option<Vec<String>> {
 /// Optimised, since the labs' services are: their dependencies are compiled once.
 const TEST_OF_LAB: [&str; 4] = ["test", "--locked", "--release", "--manifest-path"];
 
-fn build_of_labs_tests() -> Outcome {
+/// The services of the labs, and their tests.
+fn build_of_labs() -> Outcome {
     let manifests = service_manifests()?;
     for manifest in &manifests {
         check("cargo test", &[&TEST_OF_LAB[..], &[manifest, "--no-run"]].concat())?;
+        for options in lab::builds(manifest) {
+            check(
+                "cargo build",
+                &[&["build", "--locked", "--release", "--manifest-path", manifest], *options].concat(),
+            )?;
+        }
     }
     Ok(format!("{} labs", manifests.len()))
 }
@@ -201,13 +216,21 @@ fn tests_of_labs() -> Outcome {
     Ok(found.join(", "))
 }
 
+/// A command of cargo on the fuzz targets, which shares what the workspace has compiled.
+fn of_fuzz(args: &[&str]) -> Command {
+    let (command, options) = args.split_first().expect("a command");
+    let mut cargo = cargo(&[&[*command, "--manifest-path", FUZZ], options].concat());
+    cargo.env("CARGO_TARGET_DIR", root::target());
+    cargo
+}
+
 /// The bodies of the fuzz targets over their seeds, and the targets themselves as far as the compiler goes:
 /// fuzzing takes longer than a check may (fuzz/README.md).
 fn fuzz_targets() -> Outcome {
-    let found = count_tests(&["test", "--locked", "--manifest-path", FUZZ])?;
-    let mut build = cargo(&["check", "--locked", "--bins", "--manifest-path", FUZZ]);
-    let target = crate::root::target().join("fuzz");
-    let ran = shown(build.env("RUSTFLAGS", "--cfg fuzzing").env("CARGO_TARGET_DIR", target))?;
+    let found = judge(&shown(&mut of_fuzz(&["test", "--locked"]))?)?;
+    let mut engine = of_fuzz(&["check", "--locked", "--bins", "--features", "engine"]);
+    // Nothing is linked, so that nobody waits for libFuzzer itself to be compiled.
+    let ran = shown(engine.env("CUSTOM_LIBFUZZER_PATH", root::target().join("no-engine.a")))?;
     ensure!(ran.status.success(), "cargo check: {}", ran.status);
     Ok(found)
 }

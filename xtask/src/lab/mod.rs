@@ -89,6 +89,14 @@ pub fn check_plans() -> Outcome {
     Ok(format!("{} plans", plans.len()))
 }
 
+/// The options with which a lab's plan builds its service, so that it is compiled before anything is measured. A plan that
+/// builds otherwise compiles for itself.
+pub fn builds(manifest: &str) -> &'static [&'static [&'static str]] {
+    const ALLOCATORS: &[&[&str]] =
+        &[&["--features", "system"], &["--features", "jemalloc"], &["--features", "mimalloc"]];
+    if manifest.contains("stair-stepper") { ALLOCATORS } else { &[&[]] }
+}
+
 /// Runs every lab and looks at what it left.
 ///
 /// # Errors

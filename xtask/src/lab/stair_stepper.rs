@@ -57,7 +57,7 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
 
 /// `GET /memory` of a build of the service.
 fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
-    let binary = lab.dir().join(format!("service/target/{allocator}/release/stair-stepper"));
+    let binary = lab.dir().join(format!("service/target/{allocator}/stair-stepper"));
     let mut command = program(&binary);
     command.args(["--host", "127.0.0.1", "--port", "0"]).stdout(Stdio::piped());
     let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
