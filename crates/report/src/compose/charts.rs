@@ -1,32 +1,23 @@
 //! Charts of one trial of a case: load, response times, components and probes on one clock.
 //!
 //! Systems of many components are drawn by their [`DRAWN`] busiest, the others as one line of their own.
-//! Long trials are drawn with at most [`MOMENTS`] moments. Re-binning adds what adds (counts over lengths)
-//! and takes the largest of what does not (percentiles, memory): a chart must not hide a spike.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::components::{cpu_s, probe_name};
-use loadlab_analysis::counter::{Counter, During};
 use loadlab_analysis::metric::Unit;
 use loadlab_record::Failure;
-use loadlab_record::event::EventKind;
 use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
-use loadlab_record::summary::LoadFacts;
 
+use super::marks::{bands, marks, turns};
+use super::readings::{Bin, Readings, rebin};
 use super::{Order, shapes};
 use crate::document::{Along, Band, Chart, Line, Mark};
 use crate::figures;
-use crate::trial::stages;
 
-/// No chart has more moments than this: more are neither seen nor quick to draw.
-const MOMENTS: usize = 600;
-/// Shorter moments tell no rate: the few milliseconds in which a load's last responses come would be drawn as a
-/// peak, or as nothing at all.
-const RATE_FROM_S: f64 = 0.1;
 /// More lines than this in one chart cannot be told apart.
 const DRAWN: usize = 20;
 /// A limit above so many times the largest value would squash what there is to see.
@@ -74,110 +65,6 @@ struct Trial<'a> {
     bands: Vec<Band>,
     ticks: Vec<Bin<'a>>,
     samples: Readings,
-}
-
-/// Successive ticks of all loads drawn as one moment.
-struct Bin<'a> {
-    at_s: f64,
-    length_s: f64,
-    ticks: Vec<&'a Tick>,
-}
-
-impl Bin<'_> {
-    fn per_s(&self, read: impl Fn(&Tick) -> u64) -> Option<f64> {
-        (self.length_s >= RATE_FROM_S)
-            .then(|| self.ticks.iter().map(|t| read(t)).sum::<u64>() as f64 / self.length_s)
-    }
-
-    fn largest(&self, load: &str, read: impl Fn(&TickMs) -> Option<f64>) -> Option<f64> {
-        let own = self.ticks.iter().filter(|t| t.load == load);
-        own.filter_map(|t| read(&t.response_ms)).reduce(f64::max)
-    }
-}
-
-/// Ticks by second of the trial's clock, then neighbours together until there are few enough. A pause
-/// between batches leaves a moment without a value, so that no line is drawn through it.
-fn rebin(ticks: &[Tick]) -> Vec<Bin<'_>> {
-    let mut by_second: BTreeMap<i64, Vec<&Tick>> = BTreeMap::new();
-    for tick in ticks {
-        by_second.entry(((tick.from_s + tick.to_s) / 2.0).floor() as i64).or_default().push(tick);
-    }
-    let (Some(first), Some(last)) = (by_second.keys().next().copied(), by_second.keys().next_back().copied())
-    else {
-        return Vec::new();
-    };
-    let step = ((last - first + 1) as usize).div_ceil(MOMENTS).max(1);
-    (first..=last)
-        .step_by(step)
-        .map(|second| {
-            let inside: Vec<&Tick> =
-                by_second.range(second..second + step as i64).flat_map(|(_, t)| t.iter().copied()).collect();
-            Bin { at_s: second as f64 + step as f64 / 2.0, length_s: covered_s(&inside), ticks: inside }
-        })
-        .collect()
-}
-
-/// How much time ticks cover: ticks of loads that run at once cover it once.
-fn covered_s(ticks: &[&Tick]) -> f64 {
-    let mut by_load: BTreeMap<&str, f64> = BTreeMap::new();
-    for tick in ticks {
-        *by_load.entry(&tick.load).or_default() += tick.to_s - tick.from_s;
-    }
-    by_load.into_values().fold(0.0, f64::max)
-}
-
-/// Samples by component, on an even grid of moments.
-struct Readings {
-    by_component: Vec<(String, Vec<Sample>)>,
-    grid: Vec<f64>,
-    step_s: f64,
-}
-
-impl Readings {
-    fn of(record: &TrialRecord, order: &Order<'_>) -> Readings {
-        let by_component = record.samples.by_component();
-        let times = || by_component.values().flatten().map(|s| s.at_s);
-        let first = times().fold(f64::INFINITY, f64::min).floor();
-        let last = times().fold(f64::NEG_INFINITY, f64::max).ceil();
-        let seconds = if last > first { (last - first) as usize } else { 0 };
-        let step = seconds.div_ceil(MOMENTS).max(1);
-        let grid = (0..seconds.div_ceil(step)).map(|i| first + (i * step) as f64).collect();
-        let mut by_component: Vec<(String, Vec<Sample>)> = by_component.into_iter().collect();
-        order.sort(&mut by_component, |(name, _)| name);
-        Readings { by_component, grid, step_s: step as f64 }
-    }
-
-    /// Components of the system, then the generator; the machine and lone probes are no components.
-    fn components(&self) -> impl Iterator<Item = (&str, &[Sample])> {
-        let under_test =
-            self.by_component.iter().filter(|(n, _)| !matches!(n.as_str(), "loadlab" | "host" | "probes"));
-        let own = self.by_component.iter().filter(|(n, _)| n == "loadlab");
-        under_test.chain(own).map(|(n, list)| (n.as_str(), list.as_slice()))
-    }
-
-    fn at_s(&self) -> Vec<f64> {
-        self.grid.iter().map(|t| t + self.step_s / 2.0).collect()
-    }
-
-    /// A counter's growth per second in each step.
-    fn rates(&self, list: &[Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
-        let counter = Counter::of(list, read);
-        let rate = |from_s: &f64| counter.per_s(During { from_s: *from_s, to_s: from_s + self.step_s });
-        self.grid.iter().map(rate).collect()
-    }
-
-    /// The largest reading in each step.
-    fn levels(&self, list: &[Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
-        let mut levels = vec![None; self.grid.len()];
-        let Some(first) = self.grid.first() else { return levels };
-        for sample in list {
-            let at = ((sample.at_s - first) / self.step_s).max(0.0) as usize;
-            if let (Some(slot), Some(value)) = (levels.get_mut(at.min(self.grid.len() - 1)), read(sample)) {
-                *slot = Some(slot.map_or(value, |v: f64| v.max(value)));
-            }
-        }
-        levels
-    }
 }
 
 impl Trial<'_> {
@@ -451,95 +338,4 @@ fn with_limits(mut lines: Vec<Line>, limits: Vec<(String, f64)>, unit: Unit) -> 
     let note =
         (!out_of_sight.is_empty()).then(|| format!("Limits far above usage: {}.", out_of_sight.join("; ")));
     (lines, note)
-}
-
-fn marks(record: &TrialRecord) -> Vec<Mark> {
-    let from_s = record.ticks.first().map_or(0.0, |t| t.from_s) - 5.0;
-    let text = |what: &EventKind| match what {
-        EventKind::Died { component, status } => Some(format!("{component} died: {status}")),
-        EventKind::Note { text } | EventKind::Failed { text } => Some(text.clone()),
-        EventKind::Up { component, .. } => Some(format!("{component} started")),
-        EventKind::Down { component, .. } => Some(format!("{component} down")),
-        _ => None,
-    };
-    // Coming up before and going down after the load is the plan; in between it is news.
-    let to_s = record.ticks.iter().map(|t| t.to_s).fold(0.0, f64::max);
-    let news = |e: &&loadlab_record::event::Event| {
-        let planned = matches!(e.what, EventKind::Up { .. } | EventKind::Down { .. })
-            && !(0.0..=to_s).contains(&e.at_s);
-        e.at_s >= from_s && !planned
-    };
-    record
-        .events
-        .iter()
-        .filter(news)
-        .filter_map(|e| Some(Mark { at_s: e.at_s, text: text(&e.what)? }))
-        .collect()
-}
-
-/// Turns of one kind that are marked; beyond, marks hide what they point at.
-const TURNS: usize = 12;
-
-/// Where a load's stages begin, and where loads begin that do not begin at once.
-fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
-    let mut marks = Vec::new();
-    for event in &record.events {
-        let EventKind::LoadStarted { load, batch } = &event.what else { continue };
-        let own = facts.loads.get(load).unwrap_or(facts);
-        let name = if facts.loads.is_empty() { String::new() } else { format!("{load}, ") };
-        if *batch == 0 && own.start_s > 0.0 && !facts.loads.is_empty() {
-            marks.push(Mark { at_s: event.at_s, text: format!("{load} begins") });
-        }
-        // A jump is seen by where the next stage begins.
-        let numbered = stages(own).into_iter().zip(&own.stages).enumerate().skip(1);
-        let lasting = numbered.filter(|(_, (_, stage))| stage.over_s > 0.0).take(TURNS);
-        marks.extend(lasting.map(|(i, ((at_s, text), _))| Mark {
-            at_s: event.at_s + at_s,
-            text: format!("{name}stage {}: {text}", i + 1),
-        }));
-    }
-    marks.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
-    marks.truncate(2 * TURNS);
-    marks
-}
-
-/// What is marked in a trial's charts, in words.
-pub fn happenings(chart: &Chart) -> Option<String> {
-    let span =
-        |b: &Band| format!("{} from {} to {}", b.text, figures::seconds(b.from_s), figures::seconds(b.to_s));
-    let moment = |m: &Mark| format!("{} at {}", m.text, figures::seconds(m.at_s));
-    let moments = chart.turns.iter().chain(&chart.marks).map(moment);
-    let words: Vec<String> = chart.bands.iter().map(span).chain(moments).collect();
-    (!words.is_empty()).then(|| format!("Marked: {}.", words.join("; ")))
-}
-
-/// Warm-up, pauses between batches, and the drain.
-fn bands(record: &TrialRecord) -> Vec<Band> {
-    let mut bands = Vec::new();
-    let mut ticks: Vec<&Tick> = record.ticks.iter().collect();
-    ticks.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
-    let mut covered_to_s = ticks.first().map_or(0.0, |t| t.from_s);
-    for tick in &ticks {
-        if tick.from_s > covered_to_s + 0.5 {
-            bands.push(Band { from_s: covered_to_s, to_s: tick.from_s, text: "pause".into() });
-        }
-        covered_to_s = covered_to_s.max(tick.to_s);
-    }
-    let warm = ticks.iter().take_while(|t| !t.in_window).map(|t| t.to_s).reduce(f64::max);
-    if let (Some(to_s), true) = (warm, ticks.iter().any(|t| t.in_window)) {
-        bands.push(Band { from_s: ticks.first().map_or(0.0, |t| t.from_s), to_s, text: "warm-up".into() });
-    }
-    // A moment of it would be a line.
-    let last = |ticks: &mut dyn Iterator<Item = &&Tick>| ticks.map(|t| t.to_s).reduce(f64::max);
-    let ends = last(&mut ticks.iter().filter(|t| t.in_window)).zip(last(&mut ticks.iter()));
-    if let Some((from_s, to_s)) = ends.filter(|(from_s, to_s)| to_s - from_s > 0.5) {
-        bands.push(Band { from_s, to_s, text: "stragglers".into() });
-    }
-    let at = |wanted: fn(&EventKind) -> bool| record.events.iter().find(|e| wanted(&e.what)).map(|e| e.at_s);
-    let drain = at(|w| matches!(w, EventKind::DrainStarted { .. }))
-        .zip(at(|w| matches!(w, EventKind::Drained { .. })));
-    if let Some((from_s, to_s)) = drain.filter(|(from_s, to_s)| to_s > from_s) {
-        bands.push(Band { from_s, to_s, text: "drain".into() });
-    }
-    bands
 }

@@ -10,6 +10,8 @@ pub mod compared;
 mod components;
 mod differences;
 mod made;
+mod marks;
+mod readings;
 mod remarks;
 mod scalability;
 mod search;
