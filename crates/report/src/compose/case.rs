@@ -38,8 +38,9 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
     let charts = charts::of_case(index, case, order);
     if !charts.is_empty() {
         blocks.push(Block::Heading(charts_heading(case)));
-        blocks.extend(charts.first().and_then(marks::happenings).map(Block::Paragraph));
-        blocks.extend(charts.into_iter().map(Block::Chart));
+        let first = charts.iter().flat_map(|part| &part.charts).next();
+        blocks.extend(first.and_then(marks::happenings).map(Block::Paragraph));
+        blocks.extend(charts.into_iter().map(Block::Multiples));
     }
     blocks.extend(remarks::events(case));
     blocks.extend(remarks::examples(case));

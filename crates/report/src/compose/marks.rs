@@ -9,6 +9,31 @@ use crate::document::{Band, Chart, Mark};
 use crate::figures;
 use crate::trial::stages;
 
+/// Room behind the end of what is shown, as a share of it: what happens there is seen to end.
+const MARGIN: f64 = 0.015;
+
+/// The time that charts show: from the beginning of the load to its end, or to the end of the drain. What came before and
+/// after is not about the load.
+pub(super) fn shown_s(record: &TrialRecord) -> Option<(f64, f64)> {
+    let at = |wanted: fn(&EventKind) -> bool| {
+        record.events.iter().filter(move |e| wanted(&e.what)).map(|e| e.at_s)
+    };
+    let begins =
+        record.ticks.iter().map(|t| t.from_s).chain(at(|w| matches!(w, EventKind::LoadStarted { .. })));
+    let ends = record
+        .ticks
+        .iter()
+        .map(|t| t.to_s)
+        .chain(at(|w| matches!(w, EventKind::LoadEnded { .. } | EventKind::Drained { .. })));
+    let (from, to) = (begins.reduce(f64::min)?.floor(), ends.reduce(f64::max)?);
+    (to > from).then_some((from, to))
+}
+
+/// Where the time axis begins and ends: the same for all charts of a trial.
+pub(super) fn axis_of((from_s, to_s): (f64, f64)) -> (f64, f64) {
+    (from_s, to_s + (to_s - from_s) * MARGIN)
+}
+
 pub(super) fn marks(record: &TrialRecord) -> Vec<Mark> {
     let from_s = record.ticks.first().map_or(0.0, |t| t.from_s) - 5.0;
     let text = |what: &EventKind| match what {

@@ -11,12 +11,16 @@ use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
 
 use super::Order;
+use crate::colour::Colour;
+
+/// What samples call the load generator.
+pub(super) const GENERATOR: &str = "loadlab";
 
 /// No chart has more moments than this: more are neither seen nor quick to draw.
 const MOMENTS: usize = 600;
 /// Shorter moments tell no rate: the few milliseconds in which a load's last responses come would be drawn as a
 /// peak, or as nothing at all.
-const RATE_FROM_S: f64 = 0.1;
+pub(super) const RATE_FROM_S: f64 = 0.1;
 
 /// Successive ticks of all loads drawn as one moment.
 pub(super) struct Bin<'a> {
@@ -42,19 +46,25 @@ impl Bin<'_> {
 pub(super) fn rebin(ticks: &[Tick]) -> Vec<Bin<'_>> {
     let mut by_second: BTreeMap<i64, Vec<&Tick>> = BTreeMap::new();
     for tick in ticks {
-        by_second.entry(((tick.from_s + tick.to_s) / 2.0).floor() as i64).or_default().push(tick);
+        let second = ((tick.from_s + tick.to_s) / 2.0).floor() as i64;
+        // What is too short for a rate belongs to the second before: by itself it would look like a breakdown.
+        let is_rest = tick.to_s - tick.from_s < RATE_FROM_S && by_second.contains_key(&(second - 1));
+        by_second.entry(if is_rest { second - 1 } else { second }).or_default().push(tick);
     }
     let (Some(first), Some(last)) = (by_second.keys().next().copied(), by_second.keys().next_back().copied())
     else {
         return Vec::new();
     };
     let step = ((last - first + 1) as usize).div_ceil(MOMENTS).max(1);
+    let end_s = ticks.iter().map(|t| t.to_s).fold(0.0, f64::max);
     (first..=last)
         .step_by(step)
         .map(|second| {
             let inside: Vec<&Tick> =
                 by_second.range(second..second + step as i64).flat_map(|(_, t)| t.iter().copied()).collect();
-            Bin { at_s: second as f64 + step as f64 / 2.0, length_s: covered_s(&inside), ticks: inside }
+            // The middle of a last second that is not whole may lie beyond the end.
+            let at_s = (second as f64 + step as f64 / 2.0).min(end_s);
+            Bin { at_s, length_s: covered_s(&inside), ticks: inside }
         })
         .collect()
 }
@@ -68,56 +78,104 @@ fn covered_s(ticks: &[&Tick]) -> f64 {
     by_load.into_values().fold(0.0, f64::max)
 }
 
-/// Samples by component, on an even grid of moments.
+/// A last step shorter than this share of the others tells no rate.
+const LAST_FROM: f64 = 0.3;
+
+/// Samples by component, in even steps of the time that is shown.
 pub(super) struct Readings {
     pub(super) by_component: Vec<(String, Vec<Sample>)>,
-    grid: Vec<f64>,
-    step_s: f64,
+    steps: Vec<(f64, f64)>,
+    /// Place of each component of the plan, and how many the plan has.
+    places: BTreeMap<String, usize>,
 }
 
 impl Readings {
-    pub(super) fn of(record: &TrialRecord, order: &Order<'_>) -> Readings {
-        let by_component = record.samples.by_component();
-        let times = || by_component.values().flatten().map(|s| s.at_s);
-        let first = times().fold(f64::INFINITY, f64::min).floor();
-        let last = times().fold(f64::NEG_INFINITY, f64::max).ceil();
-        let seconds = if last > first { (last - first) as usize } else { 0 };
+    /// Of the time between these two, in seconds. Samples from outside of it stay: counters are read between two.
+    pub(super) fn of(record: &TrialRecord, order: &Order<'_>, (from_s, to_s): (f64, f64)) -> Readings {
+        let seconds = if to_s > from_s { (to_s - from_s).min(1e8).ceil() as usize } else { 0 };
         let step = seconds.div_ceil(MOMENTS).max(1);
-        let grid = (0..seconds.div_ceil(step)).map(|i| first + (i * step) as f64).collect();
-        let mut by_component: Vec<(String, Vec<Sample>)> = by_component.into_iter().collect();
+        let at = |i: usize| from_s + (i * step) as f64;
+        let mut steps: Vec<(f64, f64)> =
+            (0..seconds.div_ceil(step)).map(|i| (at(i), at(i + 1).min(to_s))).collect();
+        if steps.len() > 1 {
+            steps.pop_if(|(from, to)| *to - *from < LAST_FROM * step as f64);
+        }
+        let mut by_component: Vec<(String, Vec<Sample>)> =
+            record.samples.by_component().into_iter().collect();
         order.sort(&mut by_component, |(name, _)| name);
-        Readings { by_component, grid, step_s: step as f64 }
+        let planned = order.0.iter().map(|name| (*name).to_owned());
+        let found =
+            by_component.iter().map(|(name, _)| name.clone()).filter(|n| !order.0.contains(&n.as_str()));
+        let places = planned.chain(found).enumerate().map(|(i, name)| (name, i)).collect();
+        Readings { by_component, steps, places }
     }
 
-    /// Components of the system, then the generator; the machine and lone probes are no components.
+    /// Components of the system; the generator, the machine and lone probes are none.
     pub(super) fn components(&self) -> impl Iterator<Item = (&str, &[Sample])> {
-        let under_test =
-            self.by_component.iter().filter(|(n, _)| !matches!(n.as_str(), "loadlab" | "host" | "probes"));
-        let own = self.by_component.iter().filter(|(n, _)| n == "loadlab");
-        under_test.chain(own).map(|(n, list)| (n.as_str(), list.as_slice()))
+        let is_one = |name: &str| !matches!(name, GENERATOR | "host" | "probes");
+        self.by_component
+            .iter()
+            .map(|(n, list)| (n.as_str(), list.as_slice()))
+            .filter(move |(n, _)| is_one(n))
+    }
+
+    /// The load generator.
+    pub(super) fn generator(&self) -> impl Iterator<Item = (&str, &[Sample])> {
+        self.by_component
+            .iter()
+            .map(|(n, list)| (n.as_str(), list.as_slice()))
+            .filter(|(n, _)| *n == GENERATOR)
+    }
+
+    /// A component has the same colour in all charts of a run: that of its place in the plan.
+    pub(super) fn colour(&self, name: &str) -> Colour {
+        match name {
+            GENERATOR => Colour::Generator,
+            _ => Colour::Component(self.places.get(name).copied().unwrap_or_default()),
+        }
     }
 
     pub(super) fn at_s(&self) -> Vec<f64> {
-        self.grid.iter().map(|t| t + self.step_s / 2.0).collect()
+        self.steps.iter().map(|(from, to)| f64::midpoint(*from, *to)).collect()
     }
 
     /// A counter's growth per second in each step.
     pub(super) fn rates(&self, list: &[Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
         let counter = Counter::of(list, read);
-        let rate = |from_s: &f64| counter.per_s(During { from_s: *from_s, to_s: from_s + self.step_s });
-        self.grid.iter().map(rate).collect()
+        self.steps
+            .iter()
+            .map(|(from_s, to_s)| counter.per_s(During { from_s: *from_s, to_s: *to_s }))
+            .collect()
     }
 
     /// The largest reading in each step.
     pub(super) fn levels(&self, list: &[Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
-        let mut levels = vec![None; self.grid.len()];
-        let Some(first) = self.grid.first() else { return levels };
+        let mut levels = vec![None; self.steps.len()];
         for sample in list {
-            let at = ((sample.at_s - first) / self.step_s).max(0.0) as usize;
-            if let (Some(slot), Some(value)) = (levels.get_mut(at.min(self.grid.len() - 1)), read(sample)) {
+            let at = self.steps.partition_point(|(_, to)| *to <= sample.at_s);
+            let within = self.steps.get(at).is_some_and(|(from, _)| *from <= sample.at_s);
+            if let (Some(slot), true, Some(value)) = (levels.get_mut(at), within, read(sample)) {
                 *slot = Some(slot.map_or(value, |v: f64| v.max(value)));
             }
         }
         levels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_moment_is_no_breakdown() {
+        let tick = |from_s: f64, to_s: f64| Tick { load: "main".into(), from_s, to_s, ..Tick::default() };
+        let ticks = [tick(0.0, 1.0), tick(1.0, 2.0), tick(2.0, 2.004)];
+        let bins = rebin(&ticks);
+        assert_eq!(bins.iter().map(|b| (b.at_s, b.ticks.len())).collect::<Vec<_>>(), [(0.5, 1), (1.5, 2)]);
+        // by itself it would be all there is
+        assert_eq!(rebin(&ticks[2..]).len(), 1);
+        // half a second is a rate, and stands before the end
+        let ticks = [tick(0.0, 1.0), tick(1.0, 1.4)];
+        assert_eq!(rebin(&ticks).iter().map(|b| b.at_s).collect::<Vec<_>>(), [0.5, 1.4]);
     }
 }
