@@ -94,7 +94,7 @@
       this.legend = make("ul", { className: "legend" });
       this.told = names.map((name, i) => {
         const output = make("output");
-        this.legend.append(make("li", { className: `c${names.colours[i]}` }, make("span", { className: "swatch" }), `${name} `, output));
+        this.legend.append(make("li", { className: names.colours[i] }, make("span", { className: "swatch" }), `${name} `, output));
         return output;
       });
       this.plot = make("div", { className: "plot", tabIndex: 0 });
@@ -123,7 +123,7 @@
           {},
           ...this.names.map((label, i) => ({
             label,
-            stroke: style(`--c${this.names.colours[i]}`),
+            stroke: style(`--${this.names.colours[i]}`),
             width: 1.75,
             // One second makes no line.
             points: { show: (u) => u.data[0].length < 20, size: 5 },
@@ -231,8 +231,8 @@
     for (const [name, { value }] of Object.entries(tiles)) value.dataset.figure = name;
     const outcomes = make("ul", { className: "outcomes" });
     outcomes.setAttribute("aria-label", "how requests ended");
-    const rate = new Chart("Requests per second", named(["ok", "failed"], [0, 1]), (v) => `${count(v)}/s`);
-    const times = new Chart("Response times of each second, log scale", named(["p50", "p99"], [2, 3]), ms, true);
+    const rate = new Chart("Requests per second", named(["ok", "failed"], ["c0", "f0"]), (v) => `${count(v)}/s`);
+    const times = new Chart("Response times of each second, log scale", named(["p50", "p99"], ["p0", "p2"]), ms, true);
     const section = make(
       "section",
       { className: "load" },

@@ -6,6 +6,7 @@
 use loadlab_analysis::metric::{Unit, Value};
 use loadlab_record::summary::Verdict;
 
+use crate::colour::Colour;
 use crate::plane::{Around, Plane};
 
 /// A report.
@@ -103,8 +104,12 @@ pub enum Block {
     Ratios(Ratios),
     /// Points in a plane.
     Plane(Plane),
-    /// Figures over time.
+    /// Figures over something that runs from left to right.
     Chart(Chart),
+    /// Figures over time, side by side.
+    Multiples(Multiples),
+    /// Figures over a numeric axis, side by side, for forms that draw.
+    Trends(Trends),
     /// Long text that is folded away where a form can fold.
     Folded {
         /// What it is.
@@ -293,6 +298,8 @@ pub struct Chart {
     pub unit: Unit,
     /// Drawn on a logarithmic scale.
     pub logarithmic: bool,
+    /// Where the axis begins and ends; without it at the first and the last value of its group.
+    pub span: Option<(f64, f64)>,
     /// Where the values stand, ascending, as [`Chart::along`] says.
     pub at: Vec<f64>,
     /// Lines, each with a value per place.
@@ -306,6 +313,28 @@ pub struct Chart {
     /// Stretches of time worth marking.
     pub bands: Vec<Band>,
     /// What a reader must know about it.
+    pub note: Option<String>,
+}
+
+/// Charts of one part of a system, as small multiples: all with the same time axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Multiples {
+    /// Which part: `Load`, `Other components`.
+    pub title: String,
+    /// In the order in which they are read.
+    pub charts: Vec<Chart>,
+    /// What would have been a chart without information, a sentence each: `Throttled: never.`
+    pub quiet: Vec<String>,
+}
+
+/// The figures that matter over a numeric axis. Forms of letters alone leave it out: the cases stand in a table or in grids.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trends {
+    /// The axis: `Over payload`.
+    pub title: String,
+    /// A drawing a figure, and for each combination of further axes.
+    pub planes: Vec<Plane>,
+    /// What a reader must know about them.
     pub note: Option<String>,
 }
 
@@ -350,8 +379,8 @@ pub struct Line {
     pub name: String,
     /// A value for each place; `None` where nothing was read.
     pub values: Vec<Option<f64>>,
-    /// Index into the palette.
-    pub colour: usize,
+    /// What it is drawn in.
+    pub colour: Colour,
     /// A limit: dashed, and not a measurement.
     pub limit: bool,
     /// Components it is of; none where it is of the load.

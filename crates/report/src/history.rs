@@ -351,6 +351,8 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
             label: None,
             across: Around::exact(i as f64),
             up: around(case)?,
+            is_open: false,
+            verdict: case.verdict,
         })
     };
     let name = metric.title();
@@ -368,7 +370,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
         up: Axis::of(&name, metric.unit, false),
         groups: vec![Group {
             name,
-            colour: 0,
+            colour: crate::colour::Colour::Nth(0),
             joined: true,
             spots: of.iter().enumerate().filter_map(spot).collect(),
         }],

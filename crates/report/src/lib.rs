@@ -7,6 +7,7 @@
 //! - [`history`]: runs side by side as time went on.
 //! - [`trial`]: the end of `loadlab bench` on a terminal.
 //! - [`figures`]: figures as people read them, the same in every format.
+//! - [`colour`]: what a colour stands for.
 //! - [`plane`]: points in a plane, and where they stand.
 //! - [`bins`]: a histogram with round edges.
 //! - [`markup`]: text in HTML and XML.
@@ -15,6 +16,7 @@
 
 pub mod assets;
 pub mod bins;
+pub mod colour;
 pub mod compose;
 pub mod document;
 pub mod export;

@@ -5,7 +5,9 @@
 
 use loadlab_analysis::case::Spread;
 use loadlab_analysis::metric::{Unit, Value};
+use loadlab_record::summary::Verdict;
 
+use crate::colour::Colour;
 use crate::figures;
 use crate::terminal::width_of;
 
@@ -15,6 +17,8 @@ const LABELS: f64 = 5.0;
 const MOST_LABELS: usize = 8;
 /// Labels of an axis that names its places have so many letters together at most.
 const MOST_LETTERS: usize = 40;
+/// A letter of a label takes this share of the axis of a small drawing.
+const LETTER: f64 = 1.0 / 42.0;
 
 /// A drawing.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,12 +54,14 @@ pub struct Axis {
     pub logarithmic: bool,
     /// Places with names of their own, instead of round numbers.
     pub names: Vec<(f64, String)>,
+    /// Its places are numbers, and the names what the plan calls them: they stand where their numbers are.
+    pub is_numeric: bool,
 }
 
 impl Axis {
     /// Of round numbers.
     pub fn of(name: &str, unit: Unit, logarithmic: bool) -> Axis {
-        Axis { name: name.to_owned(), unit, logarithmic, names: Vec::new() }
+        Axis { name: name.to_owned(), unit, logarithmic, names: Vec::new(), is_numeric: false }
     }
 }
 
@@ -64,8 +70,8 @@ impl Axis {
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// Index into the palette.
-    pub colour: usize,
+    /// What it is drawn in.
+    pub colour: Colour,
     /// A line joins them, in their order.
     pub joined: bool,
     /// The points.
@@ -83,6 +89,10 @@ pub struct Spot {
     pub across: Around,
     /// From bottom to top.
     pub up: Around,
+    /// It is at least this high: hollow.
+    pub is_open: bool,
+    /// The case's verdict, where the drawing shows it.
+    pub verdict: Verdict,
 }
 
 /// A curve with the band it lies in.
@@ -90,8 +100,8 @@ pub struct Spot {
 pub struct Curve {
     /// Its name.
     pub name: String,
-    /// Index into the palette.
-    pub colour: usize,
+    /// What it is drawn in.
+    pub colour: Colour,
     /// Its points, from left to right.
     pub line: Vec<(f64, Around)>,
 }
@@ -151,12 +161,46 @@ impl Scale {
         if !axis.names.is_empty() {
             let ends = axis.names.iter().map(|(at, _)| *at);
             let (least, most) = ends.fold((least, most), |(l, m), v| (l.min(v), m.max(v)));
+            if axis.is_numeric {
+                return Scale::around(least, most, axis.logarithmic && least > 0.0);
+            }
             return Scale { low: least - 0.5, high: most + 0.5, logarithmic: false };
         }
         match axis.logarithmic && least.is_finite() {
             true => Scale { low: least / 1.2, high: most * 1.2, logarithmic: true },
             false => Scale { low: 0.0, high: if most > 0.0 { most * 1.06 } else { 1.0 }, logarithmic: false },
         }
+    }
+
+    /// Over numbers whose ends are points: with a little room beyond, and not from zero.
+    fn around(least: f64, most: f64, logarithmic: bool) -> Scale {
+        const ROOM: f64 = 0.05;
+        if logarithmic {
+            let room = (most / least).powf(ROOM).max(1.01);
+            return Scale { low: least / room, high: most * room, logarithmic };
+        }
+        let room = ((most - least) * ROOM).max(most.abs() * 1e-9).max(f64::MIN_POSITIVE);
+        Scale { low: least - room, high: most + room, logarithmic }
+    }
+
+    /// Names of numbers where they have room: the ends first, then from left to right.
+    fn apart(&self, names: &[(f64, String)]) -> Vec<(f64, String)> {
+        let mut all: Vec<&(f64, String)> = names.iter().collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        all.dedup_by(|a, b| a.0 == b.0);
+        let last = all.len().saturating_sub(1);
+        let order = [0, last].into_iter().chain(1..last.max(1));
+        let mut kept: Vec<&(f64, String)> = Vec::new();
+        for name in order.filter_map(|i| all.get(i)) {
+            let wide = |n: &(f64, String)| (width_of(&n.1) + 2) as f64 * LETTER;
+            let far = |other: &&(f64, String)| {
+                (self.place(other.0) - self.place(name.0)).abs() >= f64::midpoint(wide(name), wide(other))
+            };
+            if kept.iter().all(far) {
+                kept.push(name);
+            }
+        }
+        kept.into_iter().cloned().collect()
     }
 
     /// 0 at the beginning, 1 at the end; what lies beyond stands at the end.
@@ -198,7 +242,15 @@ impl Scale {
             let words =
                 |v: f64| if v == 0.0 { "0".to_owned() } else { figures::value(Value::Known(v), axis.unit) };
             let described = |v: f64| (v, words(v));
-            return self.round_numbers().into_iter().map(described).collect();
+            let factor = match axis.unit {
+                Unit::Bytes | Unit::BytesPerS if !self.logarithmic => power_of_1024(self.high),
+                _ => 1.0,
+            };
+            let scaled = Scale { low: self.low / factor, high: self.high / factor, ..*self };
+            return scaled.round_numbers().into_iter().map(|v| described(v * factor)).collect();
+        }
+        if axis.is_numeric {
+            return self.apart(&axis.names);
         }
         let longest = axis.names.iter().map(|(_, name)| width_of(name)).max().unwrap_or(1).max(1);
         let step = axis.names.len().div_ceil((MOST_LETTERS / longest).clamp(2, 8)).max(1);
@@ -226,15 +278,25 @@ impl Plane {
         (Scale::over(across, &self.across), Scale::over(up, &self.up))
     }
 
-    /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`.
+    /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`; over a numeric axis, where its name is that
+    /// of the case, `size=10KiB, users=5: p99 48.2 ms`.
     pub fn described(&self, group: &Group, spot: &Spot) -> String {
+        let least = if spot.is_open { "≥ " } else { "" };
         let up = described_around(spot.up, self.up.unit);
+        if self.across.is_numeric {
+            return format!("{}: {} {least}{up}", spot.name, self.up.name);
+        }
         let beside = match self.across.names.is_empty() && self.across.unit != Unit::Count {
             true => format!(" at {}", described_around(spot.across, self.across.unit)),
             false => String::new(),
         };
-        format!("{}: {} {up}{beside}", spot.name, group.name)
+        format!("{}: {} {least}{up}{beside}", spot.name, group.name)
     }
+}
+
+/// The largest power of 1024 up to a value: in its multiples sizes have round labels.
+fn power_of_1024(value: f64) -> f64 {
+    1024f64.powf((value.max(1.0).ln() / 1024f64.ln()).floor())
 }
 
 fn described_around(around: Around, unit: Unit) -> String {

@@ -13,6 +13,8 @@ mod browser;
 mod golden;
 mod history;
 mod large;
+mod numeric;
+mod over_time;
 mod pages;
 mod planes;
 mod ratios;

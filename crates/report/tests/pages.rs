@@ -165,7 +165,7 @@ fn bars_of_what_is_known_from_below_are_long_and_open() {
     let (fast, slow) = (bar("fast p50"), bar("slow p50"));
     assert!(fast.0 < slow.0 && fast.1 == 0 && slow.1 > 0 && slow.2, "{fast:?} {slow:?}\n{text}");
     assert!(markdown.lines().any(|l| l.starts_with("| slow |") && l.contains('█') && l.contains('░')));
-    assert_eq!(html.matches("<i class=\"beyond c").count(), 3, "one for each percentile");
+    assert_eq!(html.matches("<i class=\"beyond p").count(), 3, "one for each percentile");
     assert!(html.contains("the true value may be higher"));
 }
 

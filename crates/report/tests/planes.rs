@@ -2,6 +2,7 @@
 
 use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::Verdict;
+use loadlab_report::colour::Colour;
 use loadlab_report::document::{Block, Document, Section};
 use loadlab_report::plane::{Around, Axis, Group, Mark, Plane, Spot};
 use loadlab_report::terminal::width_of;
@@ -25,6 +26,8 @@ fn by_hand(name: &str) -> Document {
         label: Some(name.to_owned()),
         across: Around::exact(at),
         up: Around { value, low: value * 0.8, high: value * 1.25 },
+        is_open: false,
+        verdict: Verdict::None,
     };
     let plane = Plane {
         title: name.to_owned(),
@@ -35,7 +38,7 @@ fn by_hand(name: &str) -> Document {
         up: Axis::of("p99", Unit::Ms, false),
         groups: vec![Group {
             name: name.to_owned(),
-            colour: 0,
+            colour: Colour::Nth(0),
             joined: true,
             spots: vec![spot(0.0, 10.0), spot(1.0, 12.0), spot(2.0, 31.0)],
         }],

@@ -4,10 +4,11 @@
   "use strict";
   const { count, load, make, place, say, style, units } = loadlab;
 
-  const HEIGHT = 220;
+  // Small where charts stand side by side, so that a case fits a screen or two.
+  const heightOf = (figure) => (figure.closest(".multiples") ? 150 : 220);
   // Between two labels of an axis in seconds.
   const STEPS_S = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
-  const DASHES = [undefined, [10, 4], [2, 3]];
+  const DASHES = [undefined, [10, 4], [2, 3], [10, 3, 2, 3]];
   // Figures that are drawn, and what is zoomed to and picked in each group.
   const living = new Map();
   const zooms = new Map();
@@ -41,12 +42,14 @@
     });
   const drawMarks = (chart) => (u) =>
     clipped(u, (ctx, bbox) => {
+      // In a small chart more than one name would hide what it points at.
+      const [rows, letters] = u.height < 200 ? [1, 24] : [3, 40];
       ctx.strokeStyle = style("--bad");
       ctx.fillStyle = style("--bad");
       ctx.textBaseline = "top";
       ctx.lineWidth = 1.5 * devicePixelRatio;
       ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-      const ends = [-Infinity, -Infinity, -Infinity];
+      const ends = Array(rows).fill(-Infinity);
       for (const [at, text] of chart.marks) {
         const x = u.valToPos(at, "x", true);
         if (x < bbox.left || x > bbox.left + bbox.width) continue;
@@ -57,7 +60,7 @@
         // On the side with more room, below the names of bands; the whole text stands above the charts.
         const right = x > bbox.left + bbox.width / 2;
         ctx.textAlign = right ? "right" : "left";
-        const label = text.length > 40 ? `${text.slice(0, 39)}…` : text;
+        const label = text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
         const wide = ctx.measureText(label).width + 8 * devicePixelRatio;
         const [from, to] = right ? [x - wide, x] : [x, x + wide];
         const row = ends.findIndex((end) => end < from);
@@ -120,14 +123,16 @@
 
   const powersOfTwo = Array.from({ length: 50 }, (_, i) => 2 ** i);
 
-  // 1, 2 and 5 of every decade; of many decades their beginnings.
+  // 1, 2 and 5 of every decade; where they are many, beginnings of decades alone.
   const roundSteps = (from, to) => {
+    if (!(from > 0)) return [];
     const decades = Array.from(
       { length: Math.ceil(Math.log10(to)) - Math.floor(Math.log10(from)) + 1 },
       (_, i) => 10 ** (Math.floor(Math.log10(from)) + i),
     );
-    const steps = decades.length > 4 ? decades : decades.flatMap((d) => [d, 2 * d, 5 * d]);
-    return steps.filter((v) => v >= from && v <= to);
+    const within = (steps) => steps.filter((v) => v >= from && v <= to);
+    const fine = within(decades.flatMap((d) => [d, 2 * d, 5 * d]));
+    return fine.length > 6 ? within(decades) : fine;
   };
 
   const scales = (chart) => {
@@ -156,13 +161,14 @@
       : { incrs: STEPS_S };
     const tick = (chart, at) => (chart.nines || Math.abs(at) < 60 ? place(chart, at) : units.s(at));
     return [
-      { ...axis, size: 30, ...along, values: (_, values) => values.map((v) => tick(chart, v)) },
+      { ...axis, size: 26, space: 64, ...along, values: (_, values) => values.map((v) => tick(chart, v)) },
       {
         ...axis,
-        size: 76,
+        size: 72,
+        space: 26,
         ...(chart.unit.startsWith("bytes") && { incrs: powersOfTwo }),
-        // A heat map begins where its values do; its labels are round all the same.
-        ...(chart.heat && { splits: (_, __, from, to) => roundSteps(from, to), filter: (_, splits) => splits }),
+        // A heat map begins where its values do; its labels are round all the same, and few in small charts.
+        ...((chart.heat || chart.log) && { splits: (_, __, from, to) => roundSteps(from, to), filter: (_, splits) => splits }),
         values: (_, values) => values.map((v) => (v === null ? "" : format(v))),
       },
     ];
@@ -172,17 +178,18 @@
     {},
     ...chart.lines.map((line) => ({
       label: line.name,
-      stroke: style(`--c${line.colour % 8}`),
+      stroke: style(`--${line.colour}`),
       width: line.limit ? 1.25 : 1.75,
-      dash: line.limit ? [6, 4] : DASHES[Math.floor(line.colour / 8) % 3],
+      dash: line.limit ? [6, 4] : DASHES[line.dash],
       points: { show: chart.at.length < 40 && !line.limit, size: 4 },
     })),
     ...(chart.heat ? [{ label: "responses", show: true, points: { show: false } }] : []),
   ];
 
-  const options = (chart, group, width, readout) => ({
+  const options = (chart, group, [width, height], readout) => ({
     width,
-    height: HEIGHT,
+    height,
+    padding: [8, null, null, null],
     legend: { show: false },
     cursor: { sync: { key: group, scales: ["x", null] }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: scales(chart),
@@ -260,6 +267,10 @@
     const format = units[chart.unit] || count;
     return (u) => {
       const idx = u.cursor.idx;
+      // Values are shorter than ranges: what is below must not move.
+      const legend = figure.querySelector(".legend");
+      if (idx == null) legend.style.minHeight = "";
+      else if (!legend.style.minHeight) legend.style.minHeight = `${legend.getBoundingClientRect().height}px`;
       at.textContent = idx == null ? "" : chart.heat ? heatWords(chart, u, idx) : `at ${place(chart, chart.at[idx])}`;
       outputs.forEach((output, i) => {
         if (!output) return;
@@ -331,7 +342,9 @@
     }
   };
   const tools = (group, charts) => {
-    const first = document.querySelector(`.chart[data-group="${group}"]`);
+    const chart = document.querySelector(`.chart[data-group="${group}"]`);
+    // Above the heading of the first part: they are for all of them.
+    const first = chart.closest(".multiples")?.previousElementSibling ?? chart;
     const bar = make("div", { className: "tools" });
     bar.setAttribute("role", "group");
     bar.setAttribute("aria-label", "Charts");
@@ -379,7 +392,7 @@
     figure.classList.add("drawn");
     const lines = chart.lines.map((line) => line.values);
     if (chart.heat) lines.push(chart.at.map(() => null));
-    const u = new uPlot(options(chart, group, live.clientWidth, readouts.get(figure)), [chart.at, ...lines], live);
+    const u = new uPlot(options(chart, group, [live.clientWidth, heightOf(figure)], readouts.get(figure)), [chart.at, ...lines], live);
     // A double click shows all again, and all means the same for every chart of a trial.
     u.over.addEventListener("dblclick", () => zoomOut(group));
     living.set(figure, u);
@@ -410,7 +423,7 @@
     for (const entry of entries) {
       const u = living.get(entry.target);
       const width = entry.target.clientWidth;
-      if (u && width > 0 && width !== u.width) u.setSize({ width, height: HEIGHT });
+      if (u && width > 0 && width !== u.width) u.setSize({ width, height: heightOf(entry.target) });
     }
   });
   loadlab.watchCharts = () => {

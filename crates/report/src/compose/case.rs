@@ -6,7 +6,7 @@ use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
-use super::{Order, case_id, charts, ranged, remarks, sockets, tables};
+use super::{Order, case_id, charts, marks, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
 use crate::trial::{generator_words, load_words};
 
@@ -38,8 +38,9 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
     let charts = charts::of_case(index, case, order);
     if !charts.is_empty() {
         blocks.push(Block::Heading(charts_heading(case)));
-        blocks.extend(charts.first().and_then(charts::happenings).map(Block::Paragraph));
-        blocks.extend(charts.into_iter().map(Block::Chart));
+        let first = charts.iter().flat_map(|part| &part.charts).next();
+        blocks.extend(first.and_then(marks::happenings).map(Block::Paragraph));
+        blocks.extend(charts.into_iter().map(Block::Multiples));
     }
     blocks.extend(remarks::events(case));
     blocks.extend(remarks::examples(case));

@@ -14,7 +14,7 @@ use crate::figures;
 /// Fewer cases than this are a table, however many axes they have.
 const GRID_FROM: usize = 7;
 /// A figure whose values span so many times is drawn by its logarithm.
-const LOGARITHMIC_FROM: f64 = 30.0;
+pub(super) const LOGARITHMIC_FROM: f64 = 30.0;
 /// Most places along an axis of a grid.
 const MOST_ALONG: usize = 24;
 

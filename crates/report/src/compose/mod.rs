@@ -7,9 +7,16 @@ mod case;
 mod cases;
 mod charts;
 pub mod compared;
+mod component_charts;
 mod components;
 mod differences;
+mod load_charts;
 mod made;
+mod marks;
+mod numeric;
+mod one_trial;
+mod quiet;
+mod readings;
 mod remarks;
 mod scalability;
 mod search;
@@ -116,8 +123,15 @@ fn the_system(findings: &Findings<'_>, run: &RunRecord) -> Section {
 fn cases_of(findings: &Findings<'_>, axes: &[String]) -> Vec<Block> {
     let mut blocks = Vec::new();
     match cases::grids(findings, axes) {
-        Some(grids) => blocks.push(Block::Grids(grids)),
-        None => blocks.extend(cases::table(findings, axes).map(Block::Cases)),
+        // Their shape first, then the figures.
+        Some(grids) => {
+            blocks.extend(numeric::trends(findings, axes, "the grids below").map(Block::Trends));
+            blocks.push(Block::Grids(grids));
+        }
+        None => {
+            blocks.extend(cases::table(findings, axes).map(Block::Cases));
+            blocks.extend(numeric::trends(findings, axes, "the table above").map(Block::Trends));
+        }
     }
     blocks.extend(tables::derived(findings).map(Block::Table));
     blocks

@@ -3,10 +3,12 @@
 use loadlab_analysis::metric::{Unit, Value};
 use loadlab_analysis::scalability::{Level, Scalability};
 use loadlab_analysis::usl::{Fit, Interval, Knee};
+use loadlab_record::summary::Verdict;
 
 use loadlab_analysis::case::Spread;
 
 use super::ranged;
+use crate::colour::Colour;
 use crate::document::{Block, Cell, Fact, Section, Table};
 use crate::figures::{self, NOTHING};
 use crate::plane::Around;
@@ -56,6 +58,8 @@ fn throughput(curve: &Scalability) -> Plane {
             label: None,
             across: Around::exact(level.users as f64),
             up: Around::over(&level.goodput)?,
+            is_open: false,
+            verdict: Verdict::None,
         })
     };
     let spots: Vec<Spot> = curve.levels.iter().filter_map(spot).collect();
@@ -63,7 +67,7 @@ fn throughput(curve: &Scalability) -> Plane {
     let logarithmic = doubles(curve);
     let law = fit.map(|fit| Curve {
         name: "Universal Scalability Law, 95 %".into(),
-        colour: 1,
+        colour: Colour::Nth(1),
         line: steps(curve, logarithmic)
             .map(|users| {
                 let at = fit.per_s_within(users);
@@ -75,7 +79,7 @@ fn throughput(curve: &Scalability) -> Plane {
         title: "Throughput over users".into(),
         across: Axis::of("users", Unit::Count, logarithmic),
         up: Axis::of("goodput", Unit::PerS, false),
-        groups: vec![Group { name: "goodput".into(), colour: 0, joined: law.is_none(), spots }],
+        groups: vec![Group { name: "goodput".into(), colour: Colour::Nth(0), joined: law.is_none(), spots }],
         curves: law.into_iter().collect(),
         marks: marks(curve, fit),
         heights: Vec::new(),
@@ -119,19 +123,22 @@ fn steps(curve: &Scalability, logarithmic: bool) -> impl Iterator<Item = f64> {
 
 /// Latency at each level over the throughput there: it turns back where more users get less.
 fn latency(curve: &Scalability) -> Option<Plane> {
-    let group = |(colour, name, read): (usize, &str, fn(&Level) -> &Spread)| {
+    let group = |(rank, name, read): (usize, &str, fn(&Level) -> &Spread)| {
         let spot = |level: &Level| {
             Some(Spot {
                 name: level_name(level),
-                label: (colour == 0).then(|| figures::count(level.users)),
+                label: (rank == 0).then(|| figures::count(level.users)),
                 across: Around::over(&level.goodput)?,
                 up: Around::over(read(level)).filter(|a| a.low > 0.0)?,
+                is_open: false,
+                verdict: Verdict::None,
             })
         };
         let spots: Vec<Spot> = curve.levels.iter().filter_map(spot).collect();
+        let colour = Colour::Percentile { rank, load: 0 };
         Group { name: name.to_owned(), colour, joined: true, spots }
     };
-    let all = [(0, "p50", (|l| &l.p50_ms) as fn(&Level) -> &Spread), (1, "p99", |l| &l.p99_ms)];
+    let all = [(0, "p50", (|l| &l.p50_ms) as fn(&Level) -> &Spread), (2, "p99", |l| &l.p99_ms)];
     let groups: Vec<Group> = all.into_iter().map(group).filter(|g| g.spots.len() > 1).collect();
     let values = || groups.iter().flat_map(|g| &g.spots).map(|s| s.up.value);
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));

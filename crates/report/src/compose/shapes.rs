@@ -13,6 +13,8 @@ use loadlab_record::load::Series;
 use loadlab_record::numbers::samples_needed;
 use loadlab_record::store::TrialRecord;
 
+use super::readings::RATE_FROM_S;
+use crate::colour::Colour;
 use crate::document::{Along, Chart, Heat, Line};
 
 /// Places of a curve between one nine and the next.
@@ -47,6 +49,7 @@ pub fn curves(findings: &Findings<'_>) -> Option<Chart> {
         along: Along::Nines,
         unit: Unit::Ms,
         logarithmic: spans_decades,
+        span: None,
         at: (0..=longest).map(nines_at).collect(),
         lines,
         heat: None,
@@ -71,7 +74,7 @@ fn curve(index: usize, case: &CaseFindings<'_>) -> Option<Line> {
     values.iter().any(Option::is_some).then(|| Line {
         name: case.case.facts.name.clone(),
         values,
-        colour: index,
+        colour: Colour::Nth(index),
         limit: false,
         of: Vec::new(),
     })
@@ -123,7 +126,8 @@ impl Ranks {
 pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     let intervals = || record.intervals.iter().filter(|i| i.tag == "response");
     let from_s = intervals().map(|i| i.from_s).fold(f64::INFINITY, f64::min).floor();
-    let to_s = intervals().map(|i| i.to_s()).fold(f64::NEG_INFINITY, f64::max).ceil();
+    // The few milliseconds in which the last responses come make no column.
+    let to_s = (intervals().map(|i| i.to_s()).fold(f64::NEG_INFINITY, f64::max) - RATE_FROM_S).ceil();
     let values = || intervals().flat_map(|i| i.values()).map(|(ns, _)| ns.max(1));
     let (least, most) = (values().min()?, values().max()?);
     let seconds = if to_s - from_s < 86_400.0 * 30.0 { (to_s - from_s) as usize } else { return None };
@@ -135,7 +139,8 @@ pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     let mut columns = vec![vec![0u64; rows]; seconds.div_ceil(step)];
     for interval in intervals() {
         let at = ((interval.from_s + interval.length_s / 2.0 - from_s) / step as f64).max(0.0) as usize;
-        let Some(column) = columns.get_mut(at) else { continue };
+        let at = at.min(columns.len() - 1);
+        let column = &mut columns[at];
         for (ns, count) in interval.values() {
             let row = ((ns.max(1) as f64 / 1e6).log10() * per_decade).floor() - first;
             column[(row.max(0.0) as usize).min(rows - 1)] += count;

@@ -7,7 +7,9 @@ use loadlab_analysis::metric::Value;
 use super::cases::{line_of, table_of, tables_of};
 use super::text::{PLANE_COLUMNS, PLANE_ROWS};
 use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
-use crate::document::{Along, Block, Chart, Compare, Document, Ratios, Remark, Section, Table, Weight};
+use crate::document::{
+    Along, Block, Chart, Compare, Document, Multiples, Ratios, Remark, Section, Table, Weight,
+};
 use crate::figures;
 use crate::markup::entity;
 use crate::plane::Plane;
@@ -69,6 +71,9 @@ fn section(out: &mut String, section: &Section) {
             Block::Ratios(ratios) => self::ratios(out, ratios),
             Block::Plane(plane) => self::plane(out, plane),
             Block::Chart(chart) => self::chart(out, chart),
+            Block::Multiples(part) => multiples(out, part),
+            // The same cases stand in a table or in grids.
+            Block::Trends(_) => {}
             Block::Folded { title, text } => folded(out, title, text),
         }
     }
@@ -163,6 +168,14 @@ fn plane(out: &mut String, plane: &Plane) {
     out.push_str("```\n\n");
     if let Some(note) = &plane.note {
         let _ = writeln!(out, "{}\n", escape(note));
+    }
+}
+
+fn multiples(out: &mut String, part: &Multiples) {
+    let _ = writeln!(out, "#### {}\n", escape(&part.title));
+    part.charts.iter().for_each(|c| chart(out, c));
+    if !part.quiet.is_empty() {
+        let _ = writeln!(out, "{}\n", escape(&part.quiet.join(" ")));
     }
 }
 

@@ -8,8 +8,8 @@ use loadlab_record::summary::Verdict;
 use super::cases::{line_of, table_of, tables_of};
 use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
 use crate::document::{
-    Along, Block, Cell, Chart, Compare, Document, Drawing, Fact, Ratio, Ratios, Remark, Section, Table,
-    Weight,
+    Along, Block, Cell, Chart, Compare, Document, Drawing, Fact, Multiples, Ratio, Ratios, Remark, Section,
+    Table, Weight,
 };
 use crate::figures;
 use crate::plane::Plane;
@@ -139,6 +139,9 @@ impl Page {
             Block::Ratios(ratios) => self.ratios(out, ratios),
             Block::Plane(plane) => self.plane(out, plane),
             Block::Chart(chart) => self.chart(out, chart),
+            Block::Multiples(part) => self.multiples(out, part),
+            // The same cases stand in a table or in grids, which letters can show.
+            Block::Trends(_) => {}
             // A terminal has no folds, and the plan is in the record.
             Block::Folded { title, text } => {
                 let line = format!(
@@ -359,6 +362,18 @@ impl Page {
         }
         if let Some(note) = &plane.note {
             hanging(out, "", &harmless(note), self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
+    fn multiples(&self, out: &mut String, part: &Multiples) {
+        out.push('\n');
+        hanging(out, "", &harmless(&part.title), self.width, |t| self.paint.tone(Tone::Strong, t));
+        let rule = "─".repeat(width_of(&harmless(&part.title)).min(self.width));
+        let _ = writeln!(out, "{}", self.paint.tone(Tone::Faint, &rule));
+        part.charts.iter().for_each(|chart| self.chart(out, chart));
+        if !part.quiet.is_empty() {
+            out.push('\n');
+            hanging(out, "", &harmless(&part.quiet.join(" ")), self.width, |t| t.to_owned());
         }
     }
 

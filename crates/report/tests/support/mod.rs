@@ -505,6 +505,34 @@ pub fn scaling(trials: u32) -> RunRecord {
     run("users until it gives", &specs, trials, &["p99 < 5s"])
 }
 
+/// The cases of a matrix: every combination of the values of its axes, the last axis fastest.
+pub fn matrix(
+    axes: &[(&str, &[&str])],
+    trials: u32,
+    expect: &[&str],
+    of: impl Fn(&[usize]) -> Spec,
+) -> RunRecord {
+    let mut points: Vec<Vec<usize>> = vec![Vec::new()];
+    for (_, values) in axes {
+        let longer = |point: Vec<usize>| (0..values.len()).map(move |i| [point.as_slice(), &[i]].concat());
+        points = points.into_iter().flat_map(longer).collect();
+    }
+    let values = |point: &[usize]| -> Vec<(String, String)> {
+        axes.iter().zip(point).map(|((axis, all), i)| ((*axis).to_owned(), all[*i].to_owned())).collect()
+    };
+    let name = |point: &[usize]| {
+        values(point).iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(", ")
+    };
+    let specs: Vec<Spec> = points.iter().map(|p| Spec { name: name(p), ..of(p) }).collect();
+    let mut record = run("matrix", &specs, trials, expect);
+    record.manifest.axes = axes.iter().map(|(axis, _)| (*axis).to_owned()).collect();
+    for ((case, facts), point) in record.cases.iter_mut().zip(&mut record.manifest.cases).zip(&points) {
+        case.facts.values = values(point);
+        facts.values = values(point);
+    }
+    record
+}
+
 /// Writes a record as a run would; trials (by place of the case and number) as if loadlab had been killed in them.
 pub fn write_record(dir: &Path, record: &RunRecord, is_killed: impl Fn(usize, u32) -> bool) {
     let writer = RunWriter::create(dir, &record.manifest).expect("a new folder");

@@ -6,6 +6,7 @@ use loadlab_analysis::metric::Value;
 
 use super::plot::Charts;
 use super::{class_of, escape};
+use crate::colour::Colour;
 use crate::document::{Block, Cell, Compare, Fact, Point, Ratios, Remark, Table, Weight};
 use crate::figures;
 use crate::markup::escaped;
@@ -30,6 +31,8 @@ pub(super) fn block(out: &mut String, charts: &Charts<'_>, block: &Block) {
         Block::Ratios(ratios) => self::ratios(out, ratios),
         Block::Plane(plane) => super::plane::plane(out, plane),
         Block::Chart(chart) => charts.chart(out, chart),
+        Block::Multiples(part) => charts.multiples(out, part),
+        Block::Trends(trends) => super::plane::trends(out, trends),
         Block::Folded { title, text } => {
             let lines: Vec<String> = text.lines().map(harmless).collect();
             let _ = writeln!(
@@ -119,7 +122,12 @@ fn compare(out: &mut String, compare: &Compare) {
     if compare.figures.len() > 1 {
         out.push_str("<ul class=\"legend\">");
         for (i, name) in compare.figures.iter().enumerate() {
-            let _ = write!(out, "<li><span class=\"dot c{i}\"></span>{}</li>", escape(name));
+            let _ = write!(
+                out,
+                "<li><span class=\"dot {}\"></span>{}</li>",
+                colour_of(i, compare.figures.len()),
+                escape(name)
+            );
         }
         out.push_str("</ul>");
     }
@@ -160,14 +168,20 @@ fn compare(out: &mut String, compare: &Compare) {
     out.push_str("</figure>\n");
 }
 
+/// Several figures are percentiles of one thing, and shades of one colour.
+fn colour_of(i: usize, figures: usize) -> String {
+    if figures == 1 { Colour::Nth(0).name() } else { Colour::Percentile { rank: i, load: 0 }.name() }
+}
+
 /// A figure of a case: a bar or a point, open from there on where it is known from below alone, and its range.
 fn point(out: &mut String, (i, figures): (usize, usize), point: &Point, at: &dyn Fn(f64) -> f64) {
     let (mark, place) = if figures == 1 { ("bar", "width") } else { ("dot", "left") };
+    let colour = colour_of(i, figures);
     if let Some((median, is_open)) = point.drawn() {
         let median = at(median);
-        let _ = write!(out, "<i class=\"{mark} c{i}\" style=\"{place}:{median:.2}%\"></i>");
+        let _ = write!(out, "<i class=\"{mark} {colour}\" style=\"{place}:{median:.2}%\"></i>");
         if is_open {
-            let _ = write!(out, "<i class=\"beyond c{i}\" style=\"left:{median:.2}%\"></i>");
+            let _ = write!(out, "<i class=\"beyond {colour}\" style=\"left:{median:.2}%\"></i>");
         }
     }
     let most = match point.max {
@@ -178,7 +192,8 @@ fn point(out: &mut String, (i, figures): (usize, usize), point: &Point, at: &dyn
         && max > min
     {
         let (from, to) = (at(min), at(max));
-        let _ = write!(out, "<i class=\"range c{i}\" style=\"left:{from:.2}%;width:{:.2}%\"></i>", to - from);
+        let _ =
+            write!(out, "<i class=\"range {colour}\" style=\"left:{from:.2}%;width:{:.2}%\"></i>", to - from);
     }
 }
 

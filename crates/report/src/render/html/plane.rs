@@ -4,15 +4,15 @@
 use std::fmt::Write;
 
 use super::escape;
+use crate::document::Trends;
 use crate::figures;
 use crate::plane::Around;
 use crate::plane::{Curve, Group, Mark, Plane, Scale, Spot};
+use loadlab_record::summary::Verdict;
 
 /// Size of the drawing's own coordinates.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 280.0;
-/// Colours of the palette.
-const COLOURS: usize = 8;
 /// Words beside points keep so far from one another, as shares of the drawing.
 const APART: (f64, f64) = (0.045, 0.07);
 
@@ -38,6 +38,16 @@ impl Frame {
 
     fn top(&self, value: f64) -> f64 {
         (1.0 - self.up.place(value)) * 100.0
+    }
+}
+
+/// Figures over an axis, side by side.
+pub(super) fn trends(out: &mut String, trends: &Trends) {
+    let _ = writeln!(out, "<h4>{}</h4>\n<div class=\"multiples\">", escape(&trends.title));
+    trends.planes.iter().for_each(|p| plane(out, p));
+    out.push_str("</div>\n");
+    if let Some(note) = &trends.note {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
     }
 }
 
@@ -72,22 +82,30 @@ pub(super) fn plane(out: &mut String, plane: &Plane) {
         group.spots.iter().for_each(|s| spot(out, plane, group, s, &frame));
     }
     labels(out, plane, &frame);
-    let _ = writeln!(
-        out,
-        "\n</div>\n<p class=\"axes\">{} over {}{}</p>",
-        escape(&plane.up.name),
-        escape(&plane.across.name),
-        match (plane.up.logarithmic, plane.across.logarithmic) {
-            (true, true) => ", both logarithmic",
-            (true, false) => ", the height logarithmic",
-            (false, true) => ", left to right logarithmic",
-            (false, false) => "",
-        }
-    );
+    out.push_str("\n</div>\n");
+    axes(out, plane);
     if let Some(note) = &plane.note {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
     }
     out.push_str("</figure>\n");
+}
+
+/// What the axes are. Over a numeric axis the titles say that.
+fn axes(out: &mut String, plane: &Plane) {
+    if plane.across.is_numeric {
+        if plane.up.logarithmic {
+            out.push_str("<p class=\"axes\">logarithmic height</p>\n");
+        }
+        return;
+    }
+    let scales = match (plane.up.logarithmic, plane.across.logarithmic) {
+        (true, true) => ", both logarithmic",
+        (true, false) => ", the height logarithmic",
+        (false, true) => ", left to right logarithmic",
+        (false, false) => "",
+    };
+    let (up, across) = (escape(&plane.up.name), escape(&plane.across.name));
+    let _ = writeln!(out, "<p class=\"axes\">{up} over {across}{scales}</p>");
 }
 
 /// The picture in a sentence: what is in it, and where the values are.
@@ -98,18 +116,18 @@ fn summary(plane: &Plane) -> String {
     format!("{}: {}{marks}; {} has all values", plane.title, groups.join(", "), plane.behind)
 }
 
-fn colour(index: usize) -> String {
-    format!("c{}", index % COLOURS)
-}
-
 fn legend(out: &mut String, plane: &Plane) {
+    // The title says it.
+    if plane.groups.len() == 1 && plane.curves.is_empty() && plane.groups[0].name == plane.up.name {
+        return;
+    }
     out.push_str("<ul class=\"legend\">");
     for (i, group) in plane.groups.iter().enumerate() {
-        let (colour, name) = (colour(group.colour), escape(&group.name));
+        let (colour, name) = (group.colour.name(), escape(&group.name));
         let _ = write!(out, "<li><span class=\"dot {} {colour}\"></span>{name}</li>", shape(i));
     }
     for curve in &plane.curves {
-        let (colour, name) = (colour(curve.colour), escape(&curve.name));
+        let (colour, name) = (curve.colour.classes(), escape(&curve.name));
         let _ = write!(out, "<li><span class=\"swatch {colour}\"></span>{name}</li>");
     }
     out.push_str("</ul>\n");
@@ -155,7 +173,7 @@ fn path(points: impl Iterator<Item = (f64, f64)>, frame: &Frame) -> String {
 }
 
 fn curve(out: &mut String, curve: &Curve, frame: &Frame) {
-    let colour = colour(curve.colour);
+    let colour = curve.colour.classes();
     let end = |read: fn(Around) -> f64| curve.line.iter().map(move |(x, v)| (*x, read(*v)));
     if curve.line.iter().any(|(_, v)| v.low < v.high) {
         let around = end(|v| v.high).chain(curve.line.iter().rev().map(|(x, v)| (*x, v.low)));
@@ -166,7 +184,7 @@ fn curve(out: &mut String, curve: &Curve, frame: &Frame) {
 
 /// What joins points, and the range of each.
 fn ranges(out: &mut String, group: &Group, frame: &Frame) {
-    let colour = colour(group.colour);
+    let colour = group.colour.classes();
     if group.joined && group.spots.len() > 1 {
         let d = path(group.spots.iter().map(|s| (s.across.value, s.up.value)), frame);
         let _ = write!(out, "<path class=\"line joins {colour}\" d=\"{d}\"/>");
@@ -186,11 +204,16 @@ fn ranges(out: &mut String, group: &Group, frame: &Frame) {
 fn spot(out: &mut String, plane: &Plane, group: &Group, spot: &Spot, frame: &Frame) {
     let place = plane.groups.iter().position(|g| std::ptr::eq(g, group)).unwrap_or(0);
     let described = escape(&plane.described(group, spot));
+    let open = if spot.is_open { " hollow" } else { "" };
+    let ring = match spot.verdict {
+        Verdict::Fail | Verdict::Invalid => " failed",
+        Verdict::Pass | Verdict::Undecided | Verdict::None => "",
+    };
     let _ = write!(
         out,
-        "<i class=\"dot {} {}\" data-group=\"{place}\" title=\"{described}\" style=\"left:{:.2}%;top:{:.2}%\"></i>",
+        "<i class=\"dot {} {}{open}{ring}\" data-group=\"{place}\" title=\"{described}\" style=\"left:{:.2}%;top:{:.2}%\"></i>",
         shape(place),
-        colour(group.colour),
+        group.colour.name(),
         frame.left(spot.across.value),
         frame.top(spot.up.value)
     );

@@ -8,7 +8,7 @@ use loadlab_analysis::metric::Value;
 use serde_json::{Map, Value as Json, json};
 
 use super::{escape, pack};
-use crate::document::{Along, Block, Chart, Document, Heat, Line, Mark};
+use crate::document::{Along, Block, Chart, Document, Heat, Line, Mark, Multiples};
 use crate::figures;
 use crate::render::{line_figures, thinned};
 use crate::terminal::harmless;
@@ -21,8 +21,6 @@ const MOMENTS: usize = 250;
 const FEW_MOMENTS: usize = 48;
 /// So many lines are many.
 const MANY_LINES: usize = 150;
-/// Colours of the palette. Lines beyond begin again, dashed.
-const COLOURS: usize = 8;
 /// Shades of a heat map's still picture.
 const SHADES: usize = 5;
 /// A group of charts with more values than this is packed.
@@ -38,9 +36,10 @@ pub(super) struct Charts<'a> {
 impl<'a> Charts<'a> {
     /// Of a document.
     pub(super) fn of(document: &'a Document) -> Charts<'a> {
-        let charts = document.sections.iter().flat_map(|s| &s.blocks).filter_map(|b| match b {
-            Block::Chart(chart) => Some(chart),
-            _ => None,
+        let charts = document.sections.iter().flat_map(|s| &s.blocks).flat_map(|b| match b {
+            Block::Chart(chart) => std::slice::from_ref(chart),
+            Block::Multiples(part) => &part.charts,
+            _ => &[],
         });
         let all: Vec<&Chart> = charts.collect();
         // First and last place over all charts of a group, so that they stand below one another in step.
@@ -48,8 +47,10 @@ impl<'a> Charts<'a> {
         for chart in &all {
             let (from, to) =
                 extents.entry(chart.group.as_str()).or_insert((f64::INFINITY, f64::NEG_INFINITY));
-            *from = chart.at.first().map_or(*from, |at| from.min(*at));
-            *to = chart.at.last().map_or(*to, |at| to.max(*at));
+            let span = chart.span.or_else(|| Some((*chart.at.first()?, *chart.at.last()?)));
+            if let Some((first, last)) = span {
+                (*from, *to) = (from.min(first), to.max(last));
+            }
         }
         let many = all.iter().map(|c| c.lines.len()).sum::<usize>() > MANY_LINES;
         Charts { all, extents, moments: if many { FEW_MOMENTS } else { MOMENTS } }
@@ -57,6 +58,19 @@ impl<'a> Charts<'a> {
 
     fn extent(&self, chart: &Chart) -> (f64, f64) {
         self.extents.get(chart.group.as_str()).copied().unwrap_or((0.0, 1.0))
+    }
+
+    /// The charts of a part beside one another, and what is not worth one.
+    pub(super) fn multiples(&self, out: &mut String, part: &Multiples) {
+        let _ = writeln!(out, "<h4>{}</h4>", escape(&part.title));
+        if !part.charts.is_empty() {
+            out.push_str("<div class=\"multiples\">\n");
+            part.charts.iter().for_each(|chart| self.chart(out, chart));
+            out.push_str("</div>\n");
+        }
+        if !part.quiet.is_empty() {
+            let _ = writeln!(out, "<p class=\"quiet\">{}</p>", escape(&part.quiet.join(" ")));
+        }
     }
 
     /// A chart: title, legend, still picture, and a place for the living one.
@@ -124,7 +138,7 @@ impl<'a> Charts<'a> {
             let class = if line.limit { "line limit" } else { "line" };
             let d = path(&places, &thinned(&line.values, self.moments), axes);
             if !d.is_empty() {
-                let _ = write!(out, "<path class=\"{class} {}\" d=\"{d}\"/>", colour_class(line));
+                let _ = write!(out, "<path class=\"{class} {}\" d=\"{d}\"/>", line.colour.classes());
             }
         }
         let turns = chart.turns.iter().map(|m| ("turn", m));
@@ -173,7 +187,7 @@ impl<'a> Charts<'a> {
         let line = |l: &Line| {
             let of: Vec<String> = l.of.iter().map(|name| harmless(name)).collect();
             let values = if packed { json!(l.values.len()) } else { json!(rounded(&l.values)) };
-            json!({ "name": harmless(&l.name), "colour": l.colour, "limit": l.limit, "of": of, "values": values })
+            json!({ "name": harmless(&l.name), "colour": l.colour.name(), "dash": l.colour.dash(), "limit": l.limit, "of": of, "values": values })
         };
         let mut data = json!({
             "title": harmless(&chart.title),
@@ -228,29 +242,21 @@ fn unbreakable(json: &str) -> String {
 
 fn legend(out: &mut String, chart: &Chart, line: &Line) {
     let class = if line.limit { "swatch limit" } else { "swatch" };
-    let _ = write!(out, "<li><span class=\"{class} {}\"></span>{}", colour_class(line), escape(&line.name));
+    let _ =
+        write!(out, "<li><span class=\"{class} {}\"></span>{}", line.colour.classes(), escape(&line.name));
     if let (Some(f), false) = (line_figures(line), line.limit) {
-        let value = |v: f64| figures::value(Value::Known(v), chart.unit);
-        let described =
-            if f.min == f.max { value(f.max) } else { format!("{} … {}", value(f.min), value(f.max)) };
+        let most = figures::value(Value::Known(f.max), chart.unit);
+        let described = figures::range(Some(f.min), Value::Known(f.max), chart.unit).unwrap_or(most);
         let _ = write!(out, " <output>{}</output>", escape(&described));
     }
     out.push_str("</li>");
 }
 
-/// A colour, and from the second round through the palette on a dash.
-fn colour_class(line: &Line) -> String {
-    match line.colour / COLOURS {
-        0 => format!("c{}", line.colour),
-        round => format!("c{} d{}", line.colour % COLOURS, (round - 1) % 2 + 1),
-    }
-}
-
-/// Labels below a still picture: its ends, or the nines between them.
+/// Labels below a still picture: round moments, or the nines.
 fn ticks(chart: &Chart, axes: &Axes) -> Vec<(f64, String)> {
     match chart.along {
         Along::Seconds => {
-            vec![(axes.from, figures::seconds(axes.from)), (axes.to, figures::seconds(axes.to))]
+            round_moments(axes.from, axes.to).into_iter().map(|at| (at, figures::seconds(at))).collect()
         }
         Along::Nines => {
             let mut ticks = vec![(0.0, "fastest".to_owned()), (2f64.log10(), "p50".to_owned())];
@@ -258,6 +264,25 @@ fn ticks(chart: &Chart, axes: &Axes) -> Vec<(f64, String)> {
             ticks
         }
     }
+}
+
+/// Steps between two labels of an axis in seconds.
+const STEPS_S: [f64; 20] = [
+    0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
+    14400.0, 43200.0, 86400.0,
+];
+/// Labels that have room below a small chart.
+const MOST_LABELS: f64 = 4.2;
+
+/// Few round moments between two.
+fn round_moments(from: f64, to: f64) -> Vec<f64> {
+    let fits = |step: &f64| (to - from) / step <= MOST_LABELS;
+    let step = STEPS_S.into_iter().find(fits).unwrap_or((to - from) / MOST_LABELS);
+    if !(step.is_finite() && step > 0.0) {
+        return vec![from];
+    }
+    let first = (from / step).ceil() * step;
+    (0..=MOST_LABELS as usize).map(|i| first + i as f64 * step).filter(|at| *at <= to).collect()
 }
 
 /// `p90`, `p99`, `p99.9`.
@@ -383,4 +408,18 @@ fn rounded(values: &[Option<f64>]) -> Vec<Json> {
 fn round(value: f64) -> Json {
     let value = if value.abs() >= 1.0 { (value * 1e3).round() / 1e3 } else { value };
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_round_and_few() {
+        assert_eq!(round_moments(0.0, 9.55), [0.0, 5.0]);
+        assert_eq!(round_moments(0.0, 3.05), [0.0, 1.0, 2.0, 3.0]);
+        assert_eq!(round_moments(0.0, 3654.0), [0.0, 900.0, 1800.0, 2700.0, 3600.0]);
+        assert_eq!(round_moments(7.0, 7.0), [7.0]);
+        assert!(round_moments(0.0, 1e9).len() <= 5);
+    }
 }

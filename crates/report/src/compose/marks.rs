@@ -1,0 +1,126 @@
+//! What is marked in the charts of a trial: deaths and notes, stages and late starts, warm-up, pauses and the drain.
+
+use loadlab_record::event::EventKind;
+use loadlab_record::load::Tick;
+use loadlab_record::store::TrialRecord;
+use loadlab_record::summary::LoadFacts;
+
+use crate::document::{Band, Chart, Mark};
+use crate::figures;
+use crate::trial::stages;
+
+/// Room behind the end of what is shown, as a share of it: what happens there is seen to end.
+const MARGIN: f64 = 0.015;
+
+/// The time that charts show: from the beginning of the load to its end, or to the end of the drain. What came before and
+/// after is not about the load.
+pub(super) fn shown_s(record: &TrialRecord) -> Option<(f64, f64)> {
+    let at = |wanted: fn(&EventKind) -> bool| {
+        record.events.iter().filter(move |e| wanted(&e.what)).map(|e| e.at_s)
+    };
+    let begins =
+        record.ticks.iter().map(|t| t.from_s).chain(at(|w| matches!(w, EventKind::LoadStarted { .. })));
+    let ends = record
+        .ticks
+        .iter()
+        .map(|t| t.to_s)
+        .chain(at(|w| matches!(w, EventKind::LoadEnded { .. } | EventKind::Drained { .. })));
+    let (from, to) = (begins.reduce(f64::min)?.floor(), ends.reduce(f64::max)?);
+    (to > from).then_some((from, to))
+}
+
+/// Where the time axis begins and ends: the same for all charts of a trial.
+pub(super) fn axis_of((from_s, to_s): (f64, f64)) -> (f64, f64) {
+    (from_s, to_s + (to_s - from_s) * MARGIN)
+}
+
+pub(super) fn marks(record: &TrialRecord) -> Vec<Mark> {
+    let from_s = record.ticks.first().map_or(0.0, |t| t.from_s) - 5.0;
+    let text = |what: &EventKind| match what {
+        EventKind::Died { component, status } => Some(format!("{component} died: {status}")),
+        EventKind::Note { text } | EventKind::Failed { text } => Some(text.clone()),
+        EventKind::Up { component, .. } => Some(format!("{component} started")),
+        EventKind::Down { component, .. } => Some(format!("{component} down")),
+        _ => None,
+    };
+    // Coming up before and going down after the load is the plan; in between it is news.
+    let to_s = record.ticks.iter().map(|t| t.to_s).fold(0.0, f64::max);
+    let news = |e: &&loadlab_record::event::Event| {
+        let planned = matches!(e.what, EventKind::Up { .. } | EventKind::Down { .. })
+            && !(0.0..=to_s).contains(&e.at_s);
+        e.at_s >= from_s && !planned
+    };
+    record
+        .events
+        .iter()
+        .filter(news)
+        .filter_map(|e| Some(Mark { at_s: e.at_s, text: text(&e.what)? }))
+        .collect()
+}
+
+/// Turns of one kind that are marked; beyond, marks hide what they point at.
+const TURNS: usize = 12;
+
+/// Where a load's stages begin, and where loads begin that do not begin at once.
+pub(super) fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for event in &record.events {
+        let EventKind::LoadStarted { load, batch } = &event.what else { continue };
+        let own = facts.loads.get(load).unwrap_or(facts);
+        let name = if facts.loads.is_empty() { String::new() } else { format!("{load}, ") };
+        if *batch == 0 && own.start_s > 0.0 && !facts.loads.is_empty() {
+            marks.push(Mark { at_s: event.at_s, text: format!("{load} begins") });
+        }
+        // A jump is seen by where the next stage begins.
+        let numbered = stages(own).into_iter().zip(&own.stages).enumerate().skip(1);
+        let lasting = numbered.filter(|(_, (_, stage))| stage.over_s > 0.0).take(TURNS);
+        marks.extend(lasting.map(|(i, ((at_s, text), _))| Mark {
+            at_s: event.at_s + at_s,
+            text: format!("{name}stage {}: {text}", i + 1),
+        }));
+    }
+    marks.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    marks.truncate(2 * TURNS);
+    marks
+}
+
+/// What is marked in a trial's charts, in words.
+pub fn happenings(chart: &Chart) -> Option<String> {
+    let span =
+        |b: &Band| format!("{} from {} to {}", b.text, figures::seconds(b.from_s), figures::seconds(b.to_s));
+    let moment = |m: &Mark| format!("{} at {}", m.text, figures::seconds(m.at_s));
+    let moments = chart.turns.iter().chain(&chart.marks).map(moment);
+    let words: Vec<String> = chart.bands.iter().map(span).chain(moments).collect();
+    (!words.is_empty()).then(|| format!("Marked: {}.", words.join("; ")))
+}
+
+/// Warm-up, pauses between batches, and the drain.
+pub(super) fn bands(record: &TrialRecord) -> Vec<Band> {
+    let mut bands = Vec::new();
+    let mut ticks: Vec<&Tick> = record.ticks.iter().collect();
+    ticks.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
+    let mut covered_to_s = ticks.first().map_or(0.0, |t| t.from_s);
+    for tick in &ticks {
+        if tick.from_s > covered_to_s + 0.5 {
+            bands.push(Band { from_s: covered_to_s, to_s: tick.from_s, text: "pause".into() });
+        }
+        covered_to_s = covered_to_s.max(tick.to_s);
+    }
+    let warm = ticks.iter().take_while(|t| !t.in_window).map(|t| t.to_s).reduce(f64::max);
+    if let (Some(to_s), true) = (warm, ticks.iter().any(|t| t.in_window)) {
+        bands.push(Band { from_s: ticks.first().map_or(0.0, |t| t.from_s), to_s, text: "warm-up".into() });
+    }
+    // A moment of it would be a line.
+    let last = |ticks: &mut dyn Iterator<Item = &&Tick>| ticks.map(|t| t.to_s).reduce(f64::max);
+    let ends = last(&mut ticks.iter().filter(|t| t.in_window)).zip(last(&mut ticks.iter()));
+    if let Some((from_s, to_s)) = ends.filter(|(from_s, to_s)| to_s - from_s > 0.5) {
+        bands.push(Band { from_s, to_s, text: "stragglers".into() });
+    }
+    let at = |wanted: fn(&EventKind) -> bool| record.events.iter().find(|e| wanted(&e.what)).map(|e| e.at_s);
+    let drain = at(|w| matches!(w, EventKind::DrainStarted { .. }))
+        .zip(at(|w| matches!(w, EventKind::Drained { .. })));
+    if let Some((from_s, to_s)) = drain.filter(|(from_s, to_s)| to_s > from_s) {
+        bands.push(Band { from_s, to_s, text: "drain".into() });
+    }
+    bands
+}

@@ -1,0 +1,58 @@
+//! One trial as its charts need it: its moments, its marks, and the axis that all of them share.
+
+use std::collections::BTreeMap;
+
+use loadlab_analysis::metric::Unit;
+
+use super::readings::{Bin, Readings};
+use crate::document::{Along, Band, Chart, Line, Mark};
+
+/// A trial as its charts need it.
+pub(super) struct Trial<'a> {
+    /// In front of the names of its charts.
+    pub(super) prefix: String,
+    /// Where the time axis begins and ends.
+    pub(super) axis: (f64, f64),
+    pub(super) marks: Vec<Mark>,
+    pub(super) turns: Vec<Mark>,
+    pub(super) bands: Vec<Band>,
+    pub(super) ticks: Vec<Bin<'a>>,
+    pub(super) samples: Readings,
+    /// In per cent of a core, by component.
+    pub(super) cpu_limits: BTreeMap<&'a str, f64>,
+}
+
+impl Trial<'_> {
+    /// A chart without anything in it yet.
+    pub(super) fn empty(&self, name: &str, title: &str, unit: Unit, at_s: Vec<f64>) -> Chart {
+        Chart {
+            id: format!("{}-{name}", self.prefix),
+            title: title.to_owned(),
+            group: self.prefix.clone(),
+            along: Along::Seconds,
+            unit,
+            logarithmic: false,
+            span: Some(self.axis),
+            at: at_s,
+            lines: Vec::new(),
+            heat: None,
+            marks: self.marks.clone(),
+            turns: self.turns.clone(),
+            bands: self.bands.clone(),
+            note: None,
+        }
+    }
+
+    /// One with lines; none where they would be points.
+    pub(super) fn chart(
+        &self,
+        name: &str,
+        title: &str,
+        unit: Unit,
+        at_s: Vec<f64>,
+        lines: Vec<Line>,
+    ) -> Option<Chart> {
+        let is_drawn = at_s.len() > 1 && lines.iter().any(|l| l.values.iter().any(Option::is_some));
+        is_drawn.then(|| Chart { lines, ..self.empty(name, title, unit, at_s) })
+    }
+}
