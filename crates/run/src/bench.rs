@@ -80,24 +80,43 @@ pub enum BenchError {
     },
 }
 
+/// Who answers, and how they are before the load.
+pub struct BeforeLoad {
+    found: Answering,
+    at_rest: Option<IdleReadings>,
+}
+
+impl Bench {
+    /// Finds who answers and reads what is watched. It takes milliseconds, so it can be done on a thread of its own while
+    /// something else is looked at, and no load waits for it.
+    pub fn look_before_load(&self) -> BeforeLoad {
+        let found = self.watch.find(&self.watch.addresses(&self.spec));
+        let targets = || found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
+        let at_rest = is_watched(self, &found).then(|| IdleReadings::read(targets()));
+        BeforeLoad { found, at_rest }
+    }
+}
+
 /// Runs it, to its end or until cancelled.
 ///
 /// # Errors
 /// Only if nothing could be measured.
-pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<BenchResult, BenchError> {
+pub fn bench(
+    bench: &Bench,
+    before: BeforeLoad,
+    cancel: &Cancel,
+    emit: EventSink<'_>,
+) -> Result<BenchResult, BenchError> {
     let secrets = &bench.spec.secrets;
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
     let state = Arc::new(TrialState::new(None, cancel.clone(), bench.spec.secrets.clone()));
-    let found = bench.watch.find(&bench.watch.addresses(&bench.spec));
+    let BeforeLoad { found, at_rest } = before;
     if let Some(text) = found.described(0) {
         emit(RunEvent::Note(text));
     }
-    // Read before the clock has its zero, so that no load waits for it.
-    let targets = found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
-    let at_rest = is_watched(bench, &found).then(|| IdleReadings::read(targets));
     resident::leave_start_behind();
-    let zero_ns = clock::now_ns() + 2 * LEAD_NS;
+    let zero_ns = clock::now_ns() + LEAD_NS;
     state.set_clock(zero_ns);
     let watcher = watch(bench, &state, found, at_rest, zero_ns)?;
     emit(RunEvent::LoadStarted {

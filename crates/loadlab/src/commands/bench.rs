@@ -61,8 +61,13 @@ pub fn command(args: &BenchArgs) -> Ended {
             "--connections holds connections open; concurrent users, as --connections of wrk and autocannon, are `-c N`",
         );
     }
-    view.remarks(preflight::notes(&preflight::Planned::of(&order.spec), &preflight::read(Duration::ZERO)));
-    let result = bench(&order, &cancel, &|event| view.event(&event));
+    let (before, facts) = std::thread::scope(|scope| {
+        let before = scope.spawn(|| order.look_before_load());
+        let facts = preflight::read(Duration::ZERO);
+        (before.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), facts)
+    });
+    view.remarks(preflight::notes(&preflight::Planned::of(&order.spec), &facts));
+    let result = bench(&order, before, &cancel, &|event| view.event(&event));
     view.done();
     let (ended, result) = match result {
         Ok(result) => (finish(args, &result), Some(result)),

@@ -70,6 +70,11 @@ impl Stat {
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
+
+    /// A thread of the kernel: without a group and without memory.
+    pub fn is_of_kernel(&self) -> bool {
+        self.group == 0 && self.resident_pages == 0
+    }
 }
 
 /// More than 52 numbers of 64 bits and a name of 64 bytes.
