@@ -1,6 +1,7 @@
 //! What a new user does first: writes a plan with `init` and runs it, tries the demo service, and looks at the last run.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::Path;
 
 use serde_json::Value;
@@ -121,6 +122,25 @@ fn every_example_runs() {
     }
 }
 
+/// The responses to requests of HTTP/1.0, as ab sends them, on one connection: until its end where there is one request,
+/// else until each is answered.
+fn old_request(url: &str, fields: &str, requests: usize) -> String {
+    let mut stream =
+        TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/')).expect("it listens");
+    let mut responses = String::new();
+    for _ in 0..requests {
+        write!(stream, "GET /health HTTP/1.0\r\n{fields}\r\n").expect("it is sent");
+        let mut response = BufReader::new(&stream);
+        while requests == 1 || !responses.ends_with("}\n") {
+            if response.read_line(&mut responses).expect("text") == 0 {
+                break;
+            }
+        }
+        responses.push('\n');
+    }
+    responses
+}
+
 #[test]
 fn the_demo_can_be_loaded() {
     let lab = Lab::new();
@@ -131,8 +151,12 @@ fn the_demo_can_be_loaded() {
         line.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or_else(|| panic!("{line}"));
     let ran = lab.loadlab(&["bench", url, "-n", "40", "-c", "4", "--expect", "errors == 0", "--json", "-q"]);
     let missing = lab.loadlab(&["bench", &format!("{url}nothing"), "-n", "4", "-c", "1", "--json", "-q"]);
+    let old = [old_request(url, "", 1), old_request(url, "Connection: Keep-Alive\r\n", 2)];
     demo.kill().expect("it can be killed");
     demo.wait().expect("it ends");
+    assert!(old[0].contains("\r\nconnection: close\r\n"), "{}", old[0]);
+    assert!(old[1].contains("\r\nconnection: keep-alive\r\n"), "{}", old[1]);
+    assert_eq!(old.map(|responses| responses.matches("HTTP/1.1 200 OK").count()), [1, 2]);
     let document: Value = serde_json::from_str(&ran.out).expect("a document");
     assert_eq!(document["requests"]["ok"], 40, "{}", ran.err);
     assert!(

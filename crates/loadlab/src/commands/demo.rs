@@ -68,7 +68,10 @@ struct Request {
     path: String,
     body: Vec<u8>,
     bearer: Option<String>,
+    /// The connection is closed behind the response.
     closes: bool,
+    /// HTTP/1.0, which keeps a connection open only if both sides name it, as `ab -k` does.
+    is_old: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,8 +88,13 @@ impl Shop {
             let (status, body) = self.answer(&request);
             let text = format!("{body}\n");
             let length = text.len();
+            let connection = match request {
+                Request { closes: true, .. } => "connection: close\r\n",
+                Request { is_old: true, .. } => "connection: keep-alive\r\n",
+                _ => "",
+            };
             let head = format!(
-                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{connection}\r\n"
             );
             let text = if request.method == "HEAD" { "" } else { text.as_str() };
             out.write_all(format!("{head}{text}").as_bytes())?;
@@ -172,7 +180,8 @@ fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<Request>> {
     }
     let mut words = line.split_ascii_whitespace().map(str::to_owned);
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (mut length, mut bearer, mut closes) = (0u64, None, false);
+    let is_old = words.next().is_some_and(|version| version == "HTTP/1.0");
+    let (mut length, mut bearer, mut closes) = (0u64, None, is_old);
     loop {
         let mut field = String::new();
         if head.read_line(&mut field)? == 0 {
@@ -182,11 +191,13 @@ fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<Request>> {
         match (name.to_ascii_lowercase().as_str(), value.trim()) {
             ("content-length", value) => length = value.parse().unwrap_or(0),
             ("authorization", value) => bearer = value.strip_prefix("Bearer ").map(str::to_owned),
-            ("connection", value) => closes = value.eq_ignore_ascii_case("close"),
+            ("connection", value) if value.eq_ignore_ascii_case("close") => closes = true,
+            ("connection", value) if value.eq_ignore_ascii_case("keep-alive") => closes = false,
             _ => {}
         }
     }
     let mut body = Vec::new();
     input.by_ref().take(length.min(MOST_BYTES)).read_to_end(&mut body)?;
-    Ok(Some(Request { method, path, body, bearer, closes: closes || length > MOST_BYTES }))
+    let closes = closes || length > MOST_BYTES;
+    Ok(Some(Request { method, path, body, bearer, closes, is_old }))
 }
