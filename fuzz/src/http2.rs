@@ -1,7 +1,7 @@
 //! `http2`: however the bytes of a connection are cut, the same events come, in the same order, and the same bytes are
 //! sent in reply; every request ends once or is open; memory and replies stay bounded.
 //!
-//! Input: byte 0 chooses (bit 0: the stream does not include the server's SETTINGS; bit 1: fields are reported; bits 2
+//! Input: byte 0 chooses (bit 0: the target sends the server's SETTINGS; bit 1: fields are reported; bits 2
 //! to 4: how many GETs are sent; bit 5: and a POST with a body), byte 1 seeds where the stream is cut, the rest is the
 //! stream.
 

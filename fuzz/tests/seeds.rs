@@ -54,7 +54,7 @@ fn http1_keeps_its_promises() {
 #[test]
 fn http2_keeps_its_promises() {
     run("http2", http2::target);
-    // Trailing bytes after the SETTINGS that most seeds leave to the target are not a fault of the frames.
+    // Most seeds leave the SETTINGS to the target; only the frames after them are counted.
     let frames = |bytes: &[u8]| {
         let (mut rest, mut count) = (&bytes[2..], 0);
         while let [a, b, c, _, _, _, _, _, _, after @ ..] = rest {

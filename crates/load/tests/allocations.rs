@@ -511,7 +511,6 @@ fn requests_cost_load_threads_no_memory() {
 
 /// rustls allocates once per record, in both directions: for what it encrypts, and for what it has decrypted. That
 /// cannot be avoided. Everything else is ours, and allocates nothing.
-/// way around that. All else is ours, and takes nothing.
 #[test]
 fn requests_under_tls_cost_what_rustls_takes() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -432,7 +432,6 @@ impl Peer {
                     4 => {
                         // A second, unsolicited answer. If another request is there when it comes, it counts for that
                         // one: nothing in HTTP/1.1 shows otherwise.
-                        // one's: nothing in HTTP/1.1 says otherwise.
                         let id = id_of(request);
                         self.answers_well(Asked::Request, id);
                         self.answers_well(Asked::Request, id);
