@@ -108,7 +108,7 @@ impl PooledConnection {
     /// The server still holds it, and has sent nothing unsolicited.
     pub fn is_good(&self) -> bool {
         let Some(socket) = &self.socket else { return false };
-        // An end behind the last bytes, such as after TLS's close_notify, is not seen by looking at the bytes.
+        // An end after the last bytes, such as after TLS's close_notify, is not seen by looking at the bytes.
         let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut asked = [PollFd::new(socket, ended)];
         if !matches!(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0)) {

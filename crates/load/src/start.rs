@@ -95,7 +95,7 @@ impl Meeting {
     }
 }
 
-/// A thread's place in the meeting, given up however the thread ends.
+/// A thread's place in the meeting, released however the thread ends.
 pub struct StartGuard<'s>(Option<&'s Start>);
 
 impl StartGuard<'_> {

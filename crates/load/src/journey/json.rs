@@ -46,7 +46,7 @@ pub enum Kind {
     Map,
 }
 
-/// A value as it stands in the document.
+/// A value as written in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'b> {
     /// What it is.
@@ -418,7 +418,7 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// Skips a map or list with everything in it: one bit per level tells which it is, so no stack is needed.
+    /// Skips a map or list with everything in it: one bit per level records which it is, so no stack is needed.
     fn nested(&mut self) -> Result<(), NotJson> {
         let (mut maps, mut depth) = (0u128, 0);
         loop {

@@ -44,7 +44,7 @@ pub struct Script {
     pub talk: Option<Box<Talk>>,
 }
 
-/// A part of a conversation. All parts of one are requests that follow one another: the opening, messages, the goodbye.
+/// A part of a conversation. All parts of one are requests that follow one another: the opening, messages, the close.
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// Which.

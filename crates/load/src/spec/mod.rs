@@ -157,7 +157,7 @@ pub enum Order {
     /// Each user goes through all of them in order, again and again.
     #[default]
     Journey,
-    /// Whoever is free takes the next one.
+    /// The next free user takes the next one.
     Shared,
 }
 

@@ -62,10 +62,10 @@ pub struct RequestParts {
 /// A part of a request that cannot go onto the wire.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// A method that is no token.
+    /// A method that is not a token.
     #[error("`{0}` is not an HTTP method\nhint: use one such as GET, POST or DELETE")]
     Method(String),
-    /// A header name that is no token.
+    /// A header name that is not a token.
     #[error("`{0}` is not a header name")]
     HeaderName(String),
     /// A header value with a line break or another control character.

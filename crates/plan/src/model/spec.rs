@@ -364,7 +364,7 @@ pub struct ProbeSpec {
 /// Where a probe's number comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProbeSource {
-    /// JSON behind a URL.
+    /// JSON from a URL.
     Http {
         /// `http://…`.
         url: Template,

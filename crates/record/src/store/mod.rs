@@ -4,7 +4,7 @@
 //! RUN_DIR/manifest.json                  replaced as a whole, never half
 //!        /cases/CASE/TRIAL/summary.json  likewise, when the trial ends
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
-//!                         /ids.jsonl where the plan tells what is lost
+//!                         /ids.jsonl if the plan checks what is lost
 //!                         /logs/COMPONENT.{out,err}
 //! ```
 //!
