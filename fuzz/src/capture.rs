@@ -1,5 +1,5 @@
-//! `capture`: a value is found where a tree would find it, whatever else is in the document; heads and cookies of any
-//! bytes do no harm.
+//! `capture`: a value is found where a tree would find it, whatever else is in the document; heads and cookies of
+//! arbitrary bytes do no harm.
 //!
 //! Input: a line with a JSON pointer, a line with a header's name; then a head, a zero byte, and a body.
 
@@ -48,7 +48,7 @@ fn found_as_in_a_tree(pointer: &Pointer, text: &str, body: &[u8]) {
     }
     let Ok(tree) = serde_json::from_slice::<Value>(body) else { return };
     assert!(found.is_ok(), "JSON that is refused");
-    // Of two members with one name a tree keeps the last, and we take the first: written anew there is one.
+    // Of two members with the same name a tree keeps the last, and we take the first: reserialized, there is only one.
     let plain = serde_json::to_vec(&tree).expect("JSON");
     let found = pointer.find(&plain).expect("JSON");
     let expected = tree.pointer(text);

@@ -1,4 +1,4 @@
-//! `expr`: an expression that is read prints as one that reads the same; what is wrong is reported at a place in the text;
+//! `expr`: an expression that parses prints as one that parses the same; errors are reported at a place in the text;
 //! evaluating never panics, whatever the numbers are.
 
 use loadlab_record::expr::{Expr, ExprError, Kind, Known, MAX_BYTES, Numbers, Part};
@@ -55,7 +55,7 @@ pub fn target(data: &[u8]) {
 
     let shown = expr.to_string();
     if shown.len() > MAX_BYTES {
-        // A text of the greatest length may print longer, by the blanks and quotes that it went without.
+        // A text of the maximum length may print longer, with the blanks and quotes it left out.
         return;
     }
     match Expr::parse(&shown) {

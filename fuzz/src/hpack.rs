@@ -1,7 +1,7 @@
-//! `hpack`: blocks are decoded or refused; what is decoded and packed again decodes the same; a Huffman code stands
-//! for one text only.
+//! `hpack`: blocks are decoded or refused; what is decoded and encoded again decodes the same; a Huffman code
+//! represents only one text.
 //!
-//! Input: byte 0 is the size of the table (by 16), then blocks, each behind its length in a byte.
+//! Input: byte 0 is the size of the table (by 16), then blocks, each preceded by its length in a byte.
 
 use loadlab_load::protocol::http2::hpack::{Decoder, write_string};
 use loadlab_load::protocol::http2::huffman;

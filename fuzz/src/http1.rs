@@ -15,7 +15,7 @@ enum Answer {
     Fault(Fault),
 }
 
-/// What is remembered from one head to the next.
+/// What is remembered between heads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
     /// Every head of the connection.
@@ -24,7 +24,7 @@ enum Memory {
     None,
 }
 
-/// Sizes of pieces, again and again. Same seed, same cuts.
+/// Sizes of pieces, in an endless sequence. Same seed, same cuts.
 pub(crate) struct Cuts {
     state: u32,
     whole: bool,
@@ -43,7 +43,7 @@ impl Cuts {
         if self.whole {
             return left;
         }
-        // Mostly small, now and then large: heads are to be cut many times, bodies a few.
+        // Mostly small, now and then large: heads should be cut many times, bodies a few.
         self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let random = (self.state >> 16) as usize;
         let piece = if random.is_multiple_of(8) { random / 8 % 512 } else { random / 8 % 7 };
@@ -51,8 +51,7 @@ impl Cuts {
     }
 }
 
-/// Reads a stream of answers, the next one from where the last one ended, as a server would be answered that sends
-/// them one behind the other.
+/// Reads a stream of answers, each from where the previous one ended, as from a server that sends them back to back.
 fn answers(stream: &[u8], no_body: bool, mut cuts: Cuts, memory: Memory) -> Vec<Answer> {
     let (mut reader, mut memo) = (Reader::default(), Memo::default());
     let (mut answers, mut at) = (Vec::new(), 0);
@@ -101,7 +100,7 @@ pub fn target(data: &[u8]) {
         (Cuts::seeded(seed.wrapping_add(1)), Memory::ExampleReason),
     ] {
         let found = answers(stream, no_body, cuts, memory);
-        // Beyond the bound on heads, which of two faults is met first depends on how much came at once.
+        // Beyond the limit on heads, which of two faults comes first depends on how much came at once.
         let both_fault = |a: &Answer, b: &Answer| {
             stream.len() > MAX_HEAD && matches!((a, b), (Answer::Fault(_), Answer::Fault(_)))
         };

@@ -1,8 +1,9 @@
-//! `http2`: however the bytes of a connection are cut, the same events come, in the same order, and the same bytes
-//! are answered; every request ends once or is open; what is kept and what is answered stays within bounds.
+//! `http2`: however the bytes of a connection are cut, the same events come, in the same order, and the same bytes are
+//! sent in reply; every request ends once or is open; memory and replies stay bounded.
 //!
-//! Input: byte 0 chooses (bit 0: the server's SETTINGS come by themselves; bit 1: fields are reported; bits 2 to 4: how
-//! many GETs are sent; bit 5: and a POST with a body), byte 1 seeds where the stream is cut, the rest is the stream.
+//! Input: byte 0 chooses (bit 0: the target sends the server's SETTINGS; bit 1: fields are reported; bits 2
+//! to 4: how many GETs are sent; bit 5: and a POST with a body), byte 1 seeds where the stream is cut, the rest is the
+//! stream.
 
 use loadlab_load::protocol::http2::{Event, Fault, Head, HeadParts, Session, Settings};
 
@@ -20,7 +21,7 @@ enum Seen {
     Other(String),
 }
 
-/// What a stream led to.
+/// The outcome of a stream.
 #[derive(Debug, PartialEq, Eq)]
 struct Led {
     seen: Vec<Seen>,
@@ -87,7 +88,7 @@ fn lead(flags: u8, stream: &[u8], mut cuts: Cuts) -> Led {
         led.fault = result.err();
         led.open = session.open_tokens().collect();
         led.open.sort_unstable();
-        // More than 17 bytes are written for each nine of a frame by nothing but bodies, which are not flushed here.
+        // Only bodies write more than 17 bytes per nine-byte frame, and they are not flushed here.
         assert!(led.out.len() <= 80_000 + 2 * stream.len() + 200, "{} bytes written", led.out.len());
         result.is_ok()
     };
@@ -97,7 +98,7 @@ fn lead(flags: u8, stream: &[u8], mut cuts: Cuts) -> Led {
         alive = feed(&mut led, &stream[at..end]);
         at = end;
     }
-    // Bodies go on whenever they are asked to.
+    // Bodies continue whenever flushed.
     session.flush(|_| BODY, &mut led.out);
     led
 }

@@ -1,8 +1,8 @@
-//! What is fuzzed, one module a target. Each has a plain `target(data)` that panics where a promise is broken, so
-//! that the same body serves libFuzzer, a test over seeds, and replaying a file on any toolchain.
+//! The fuzz targets, one module each. Each has a plain `target(data)` that panics when a promise is broken, so that
+//! the same body serves libFuzzer, a test over seeds, and replaying a file on any toolchain.
 //!
-//! Targets hold promises (`http1`: pieces change nothing), not only "does not crash". They read no clock and no
-//! network; `record` alone has a folder, since what it fuzzes reads one.
+//! Targets check promises (`http1`: cutting changes nothing), not only "does not crash". They read no clock and no
+//! network; only `record` has a folder, since what it fuzzes reads one.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ pub mod template;
 pub mod websocket;
 
 /// Runs a target over the files (and the files of the folders) named on the command line. A broken promise ends it
-/// with a panic behind the name of its file.
+/// with a panic after the name of its file.
 pub fn replay(target: fn(&[u8])) -> ExitCode {
     let mut count = 0;
     for path in std::env::args_os().skip(1).map(std::path::PathBuf::from) {
@@ -43,7 +43,7 @@ pub fn replay(target: fn(&[u8])) -> ExitCode {
 /// A file, or those in a folder, sorted, with their bytes.
 ///
 /// # Errors
-/// What the file system answers.
+/// The file system's error.
 pub fn files_of(path: &std::path::Path) -> std::io::Result<Vec<(std::path::PathBuf, Vec<u8>)>> {
     let mut paths = vec![path.to_owned()];
     if path.is_dir() {

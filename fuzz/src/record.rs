@@ -1,8 +1,8 @@
-//! `record`: a run directory with one file of any content is read or refused, never a panic; and a file that was
-//! good stays readable however it is cut off (all but the manifest, which is replaced as a whole).
+//! `record`: a run directory with one file of any content is read or refused, never a panic; and a file that was good
+//! stays readable wherever it is cut off (all but the manifest, which is replaced as a whole).
 //!
-//! Input: byte 0 chooses the file, byte 1 where it is cut, the rest is its content. The folder lies in memory where
-//! the machine has `/dev/shm`, and is left behind, one a process: fuzzing ends by a signal.
+//! Input: byte 0 chooses the file, byte 1 where it is cut, the rest is its content. The folder is in memory if the
+//! machine has `/dev/shm`, and is left behind, one per process: fuzzing ends by a signal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ const FILES: [&str; 8] = [
     "evidence.jsonl",
 ];
 const MANIFEST: usize = 6;
-/// A record that was good when this was written, with one case and one trial. A field that came later makes the
-/// manifest unreadable, which `tests/seeds.rs` tells.
+/// A record that was good when this was written, with one case and one trial. A field added later makes the manifest
+/// unreadable, which `tests/seeds.rs` detects.
 const GOOD_MANIFEST: &[u8] = include_bytes!("../seeds/manifest.json");
 
 /// The folder of this process, with a good manifest and an empty trial.
@@ -41,12 +41,12 @@ fn folder() -> &'static Path {
     })
 }
 
-/// Removes the folder, for those who end by returning.
+/// Removes the folder, for callers that end by returning.
 pub fn clean() {
     let _ = fs::remove_dir_all(folder());
 }
 
-/// What became of reading the folder with this content of one file.
+/// The result of reading the folder with this content of one file.
 fn read_with(file: usize, content: &[u8]) -> Result<usize, String> {
     let name = FILES[file];
     let path = match file {
@@ -61,7 +61,7 @@ fn read_with(file: usize, content: &[u8]) -> Result<usize, String> {
     }
     match result {
         Ok(run) => {
-            // What is missing is said: four of the five other files at least.
+            // Missing files are noted: at least four of the five others.
             assert!(file == MANIFEST || run.notes.len() >= 4, "{:?}", run.notes);
             Ok(run.notes.len())
         }
@@ -77,7 +77,7 @@ fn read_with(file: usize, content: &[u8]) -> Result<usize, String> {
     }
 }
 
-/// A log alone: every interval merges, and what is written of it reads back.
+/// A log alone: every interval merges, and what is written from it reads back.
 fn log(content: &[u8]) {
     let Ok(log) = hlog::read(content, Path::new("latency.hlog")) else { return };
     for interval in &log.intervals {

@@ -1,4 +1,4 @@
-//! `secrets`: a secret never stands in what was masked, wherever it is put; text in pieces is masked as in one.
+//! `secrets`: masked text never contains a secret, wherever it is put; text in pieces is masked as in one piece.
 //!
 //! Input: the length of a secret, the secret, and a text.
 
@@ -25,7 +25,7 @@ pub fn target(data: &[u8]) {
     assert_eq!(streamed, &*masked);
     let both = [text, secret, text].concat();
     is_hidden(secret, &secrets.mask_bytes(&both));
-    // However a secret is cut, its beginning is not shown.
+    // Wherever a secret is cut, its beginning is not shown.
     for cut in 1..secret.len() {
         let beginning = [b"text ", &secret[..cut]].concat();
         let shown = secrets.mask_beginning(&beginning);
@@ -34,7 +34,7 @@ pub fn target(data: &[u8]) {
 }
 
 fn is_hidden(secret: &[u8], masked: &[u8]) {
-    // Of stars alone a mask may be a part.
+    // A secret of stars alone may be part of a mask.
     let of_stars = secret.contains(&b'*');
     let found = masked.windows(secret.len()).any(|w| w == secret);
     assert!(of_stars || !found, "shown: {}", String::from_utf8_lossy(masked));

@@ -1,5 +1,5 @@
 //! `websocket`: however the bytes of a connection are cut, the same events come, in the same order, and the same bytes
-//! are answered; texts are UTF-8, control frames short, messages within the bound; the opening as well.
+//! are sent in reply; texts are UTF-8, control frames short, messages within the limit; the opening as well.
 //!
 //! Input: byte 0 chooses (bit 0: the stream begins with the answer to the opening), byte 1 seeds where the stream is
 //! cut, the rest is the stream.
@@ -18,7 +18,7 @@ enum Seen {
     Other(String),
 }
 
-/// What a stream led to.
+/// The outcome of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Led {
     opened: Option<Result<(), OpeningError>>,
@@ -93,7 +93,7 @@ pub fn target(data: &[u8]) {
             length += bytes.len() as u64;
             assert!(length <= MAX_MESSAGE, "{length} bytes");
             length = if *end { 0 } else { length };
-            // A piece that a ping cut off may end inside a character.
+            // A piece cut off by a ping may end inside a character.
             if let (Kind::Text, true, Ok(text)) = (kind, *end, std::str::from_utf8(bytes)) {
                 texts.push_str(text);
             }

@@ -1,5 +1,5 @@
-//! Every target over its seeds, on any toolchain; and the seeds are what they are meant to be, since a seed that is
-//! refused at its first byte teaches a fuzzer nothing.
+//! Every target over its seeds, on any toolchain; and the seeds are what they should be, since a seed that is refused
+//! at its first byte teaches a fuzzer nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ fn http1_keeps_its_promises() {
 #[test]
 fn http2_keeps_its_promises() {
     run("http2", http2::target);
-    // What comes behind the SETTINGS that most seeds leave to the target is no fault of the frames.
+    // Most seeds leave the SETTINGS to the target; only the frames after them are counted.
     let frames = |bytes: &[u8]| {
         let (mut rest, mut count) = (&bytes[2..], 0);
         while let [a, b, c, _, _, _, _, _, _, after @ ..] = rest {
@@ -163,7 +163,7 @@ fn record_keeps_its_promises() {
     ];
     run("record", record::target);
     record::clean();
-    // All of them together are a whole record.
+    // Together they form a complete record.
     let dir = std::env::temp_dir().join(format!("loadlab-fuzz-seeds-{}", std::process::id()));
     let trial = dir.join("cases/control/1");
     std::fs::create_dir_all(&trial).expect("a folder");

@@ -1,13 +1,13 @@
 //! The engine: sends requests on schedule, times them, counts them.
 //!
-//! It knows no plan, system or report. *When* ([`schedule`]), *what* ([`spec::request`]), *how* ([`protocol`])
-//! and *until* ([`Until`]) never name one another; they meet in the worker's loop (`worker`). Each load
-//! thread owns one loop, one I/O backend ([`io`]) and one recorder; what they counted is handed over ten
-//! times a second and merged by [`run()`], on the caller's thread, into ticks and totals.
+//! It knows nothing of plans, systems under test or reports. *When* ([`schedule`]), *what* ([`spec::request`]), *how*
+//! ([`protocol`]) and *until* ([`Until`]) never refer to one another; they meet in the worker's loop (`worker`). Each
+//! load thread owns one loop, one I/O backend ([`io`]) and one recorder. Threads hand over their counts ten times a
+//! second, and [`run()`] merges them, on the caller's thread, into ticks and totals.
 //!
-//! After its start the loop neither allocates per request (what [`protocol::tls`] rests on does, once a record), locks,
-//! logs, nor shares a cache line with another thread. Time enters through the backend's clock alone, so that the simulated backend
-//! ([`io::sim`]) replays a load exactly.
+//! Once started, the loop does not allocate per request (the library under [`protocol::tls`] does, once per record),
+//! lock, log, or share a cache line with another thread. It reads time only from the backend's clock, so the simulated
+//! backend ([`io::sim`]) replays a load exactly.
 
 pub mod io;
 pub mod journey;

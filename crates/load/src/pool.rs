@@ -1,8 +1,7 @@
-//! Connections that outlive their load: at its end those at rest are handed over, and the next load to the same
-//! addresses takes up as many as it can use. A search goes from level to level this way without every user connecting
-//! anew.
+//! Connections that outlive their load: at its end the idle ones are handed over, and the next load to the same
+//! addresses takes as many as it can use. This way a search moves from level to level without every user reconnecting.
 //!
-//! They change hands as sockets of their own, so that it does not matter which thread, or which backend, had them.
+//! They change hands as plain sockets, so it does not matter which thread, or which backend, had them.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,23 +16,24 @@ use crate::protocol::http2::Session;
 use crate::protocol::tls::Tls;
 use crate::target::Address;
 
-/// Between two loads a connection is a file of this process: this part of those it may have stays for all else.
+/// Between two loads each connection is an open file of this process. The pool may hold this fraction of the limit;
+/// the rest is for everything else.
 const FILES_LEFT_OF: u64 = 2;
 
 /// Connections between two loads.
 #[derive(Debug)]
 pub struct ConnectionPool {
-    /// By load thread: users that are spread over as many threads again find as many again.
+    /// By load thread: users spread over as many threads again find as many connections again.
     shards: Mutex<Vec<Vec<PooledConnection>>>,
     most: usize,
 }
 
-/// A connection at rest. One that is dropped says TLS's goodbye, as one that a load closes.
+/// An idle connection. Dropping it sends TLS's close_notify, as a load does when it closes one.
 pub(crate) struct PooledConnection {
     /// Which host of the load it leads to, and by which address.
     pub host: u16,
     pub address: Address,
-    /// There until somebody takes it.
+    /// Present until taken.
     pub socket: Option<OwnedFd>,
     pub tls: Option<Box<Tls>>,
     pub session: Option<Box<Session>>,
@@ -55,7 +55,7 @@ impl Default for ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// One of so many that share what a process may have open.
+    /// One of `number` pools that share the process's limit on open files.
     pub fn sharing(number: usize) -> ConnectionPool {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / FILES_LEFT_OF;
         let most = usize::try_from(files).unwrap_or(usize::MAX) / number.max(1);
@@ -77,7 +77,7 @@ impl ConnectionPool {
         self.trim(0);
     }
 
-    /// Closes what so many users, spread over the same threads, have no use for.
+    /// Closes what this many users, spread over the same threads, have no use for.
     pub fn trim(&self, users: usize) {
         let mut shards = self.shards();
         let each = users.div_ceil(shards.len().max(1));
@@ -85,7 +85,7 @@ impl ConnectionPool {
     }
 
     fn shards(&self) -> MutexGuard<'_, Vec<Vec<PooledConnection>>> {
-        // Whoever panicked left the list whole: it is moved in and out at once.
+        // A panic leaves the list whole: entries are moved in and out in one step.
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -105,10 +105,10 @@ impl ConnectionPool {
 }
 
 impl PooledConnection {
-    /// The server still holds it, and has said nothing that nobody asked for.
+    /// The server still holds it, and has sent nothing unsolicited.
     pub fn is_good(&self) -> bool {
         let Some(socket) = &self.socket else { return false };
-        // An end behind what was said last, such as TLS's goodbye, is not seen by looking at the bytes.
+        // An end after the last bytes, such as after TLS's close_notify, is not seen by looking at the bytes.
         let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut asked = [PollFd::new(socket, ended)];
         if !matches!(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0)) {
@@ -116,7 +116,7 @@ impl PooledConnection {
         }
         match net::recv(socket, &mut [0u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN) => true,
-            // Streams and TLS have things to say between requests.
+            // HTTP/2 sessions and TLS may send between requests.
             Ok((said, _)) => said > 0 && (self.session.is_some() || self.tls.is_some()),
             Err(_) => false,
         }
@@ -128,7 +128,7 @@ impl Drop for PooledConnection {
         if let (Some(socket), Some(tls)) = (&self.socket, &mut self.tls) {
             let mut goodbye = Vec::new();
             tls.close(&mut goodbye);
-            // Nobody waits for whether it arrives.
+            // Whether it arrives does not matter.
             let _ = net::send(socket, &goodbye, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }

@@ -1,4 +1,4 @@
-//! Random numbers of a load: the same for the same seed, whatever the machine.
+//! A load's random numbers: the same for the same seed on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough for gaps and choices.
 #[derive(Clone, Copy, Debug)]

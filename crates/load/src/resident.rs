@@ -1,31 +1,31 @@
-//! What this process has in memory without using it: code that only its start needed.
+//! Memory that this process holds but no longer uses: code that only its start needed.
 //!
-//! The kernel maps code in pieces of 64 KiB around what is used, and functions that run once stand between those that run
-//! all the time. After reading a command line and a plan, half of what is mapped is never looked at again.
+//! The kernel maps code in 64 KiB pieces around what is used, and functions that run once lie among those that run all
+//! the time. After reading a command line and a plan, half of what is mapped is never used again.
 
 use std::ops::Range;
 
 use rustix::mm::{Advice, madvise};
 
-/// Gives back what is mapped of files that nobody writes to: code and tables. What is used again is mapped again, from the page
-/// cache, by a fault that reads nothing. For the whole process, and not while a load runs.
+/// Releases the mapped pages of files that nothing writes to: code and tables. Pages used again are mapped again, from
+/// the page cache, by a fault that reads nothing. Applies to the whole process; do not call it while a load runs.
 #[expect(unsafe_code, reason = "madvise, which gives memory back")]
 pub fn leave_start_behind() {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in unwritten(&maps) {
         let (start, length) = (std::ptr::without_provenance_mut(range.start), range.len());
-        // SAFETY: the mapping is private, cannot be written to, and has no page of its own: whoever reads it next finds
-        // the same bytes, those of the file. Were it gone by now, the kernel would refuse.
+        // SAFETY: the mapping is private, cannot be written to, and has no page of its own: the next read finds the
+        // same bytes, those of the file. If it is gone by now, the kernel refuses.
         let _ = unsafe { madvise(start, length, Advice::LinuxDontNeed) };
     }
 }
 
-/// Mappings of files that cannot be written to and of which no page was: a library's relocated tables were, and so is code
-/// in which a debugger has put its breakpoints. `maps` is `/proc/self/smaps` (proc_pid_smaps(5)).
+/// Mappings of files that cannot be written to and have no written page: a library's relocated tables have, and so has
+/// code in which a debugger has set breakpoints. `maps` is `/proc/self/smaps` (proc_pid_smaps(5)).
 fn unwritten(maps: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut open: Option<Range<usize>> = None;
-    // Of its own, in memory and swapped out; both are listed for every mapping, in this order.
+    // Private pages, in memory and swapped out; both are listed for every mapping, in this order.
     for line in maps.lines() {
         let mut words = line.split_ascii_whitespace();
         match (words.next(), words.next()) {

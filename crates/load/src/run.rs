@@ -38,16 +38,16 @@ impl Control {
         let _ = self.0.compare_exchange(RUN, STOP, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Ends within a tenth of a second; what is in flight is counted as that.
+    /// Ends within a tenth of a second; what is in flight is counted as in flight.
     pub fn abort(&self) {
         self.0.store(ABORT, Ordering::Relaxed);
     }
 }
 
-/// When a load begins, on the clock of [`now_ns`], and where it stands in its trial.
+/// When a load begins, on the clock of [`now_ns`], and its place in its trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// When this load begins; a few milliseconds ahead, so that its threads are there in time.
+    /// When this load begins; a few milliseconds ahead, so that its threads are ready in time.
     pub start_ns: u64,
     /// Zero of the trial's clock.
     pub zero_ns: u64,
@@ -68,7 +68,7 @@ pub enum LoadEvent<'a> {
     Progress(&'a Totals),
 }
 
-/// A complete second; several where what merges them had too little time ([`Generator::coarse_s`]).
+/// A complete second; several if the merging thread had too little time ([`Generator::coarse_s`]).
 #[derive(Clone, Debug, Default)]
 pub struct Second {
     /// Its line in the record.
@@ -96,7 +96,7 @@ pub struct Totals {
     pub numbers: BTreeMap<String, Numbers>,
     /// Bytes.
     pub bytes: Bytes,
-    /// Sum of the time that requests were under way, of those that have ended, seconds.
+    /// Total time under way of the requests that have ended, seconds.
     pub busy_s: f64,
     /// Connections open.
     pub open: u64,
@@ -115,11 +115,11 @@ pub struct Outcome {
     pub generator: Generator,
     /// The slowest exchanges of every outcome and tag.
     pub slowest: Vec<Example>,
-    /// It was ended before its schedule's end.
+    /// It ended before its schedule did.
     pub cut_short: bool,
     /// When it began, seconds on the trial's clock.
     pub at_s: f64,
-    /// What the first user had captured at the end, slot by slot: of use where there is one alone.
+    /// What the first user had captured by the end, slot by slot: useful if there is only one user.
     pub captured: Vec<Option<Vec<u8>>>,
 }
 
@@ -134,7 +134,7 @@ pub enum LoadError {
     Io {
         /// Which.
         backend: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// A bug of ours.
@@ -147,7 +147,7 @@ pub enum LoadError {
 /// Runs a load on threads of its own and merges what they count on the caller's.
 ///
 /// # Errors
-/// A thread that cannot be started, or a backend that fails. What was reported before stays true.
+/// A thread that cannot be started, or a backend that fails. What was reported before remains valid.
 pub fn run(
     spec: &LoadSpec,
     control: &Control,
@@ -235,8 +235,8 @@ fn bind(spec: &LoadSpec, slot: usize) -> Result<(), LoadError> {
     rustix::thread::sched_setaffinity(None, &set).map_err(|e| LoadError::Thread(e.into()))
 }
 
-/// An io_uring, unless the load wants none or the kernel gives none: blocked, as in most containers, or too old.
-/// The record says which backend it was.
+/// An io_uring, unless the load wants none or the kernel offers none: blocked, as in most containers, or too old. The
+/// record states which backend it was.
 fn uring<'r>(spec: &LoadSpec) -> Result<Option<Uring<'r>>, LoadError> {
     if spec.io == IoChoice::Epoll {
         return Ok(None);
@@ -274,13 +274,13 @@ fn drive_from<'r, I: Io<'r>>(
     let before = ThreadUse::now();
     wait_until(start_ns, I::WAKE_EARLY_NS);
     let end = drive(io, &mut worker, || {}).map_err(failed)?;
-    // A thread rests while it waits for stragglers: that would hide that it was busy.
+    // A thread sleeps while it waits for stragglers, which would hide how busy it was.
     let used = end.stopped.map_or_else(ThreadUse::now, |end| end.used).since(before);
     worker.hand_over(io.ops());
     Ok(ThreadEnd { end, used, backend: I::NAME })
 }
 
-/// Sleeps until shortly before a time on the monotonic clock, and looks actively from then on.
+/// Sleeps until shortly before a time on the monotonic clock, then spins.
 #[expect(clippy::disallowed_methods, reason = "the load begins at a time on the clock")]
 fn wait_until(at_ns: u64, early_ns: u64) {
     let left_ns = at_ns.saturating_sub(now_ns());

@@ -1,4 +1,4 @@
-//! When a load begins: agreed on by its threads, of which some may never come.
+//! When a load begins: agreed on by its threads, some of which may never arrive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,11 +6,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::io::epoll::now_ns;
 use crate::measure::own_usage;
 
-/// Time for all threads to be back when their connections are open.
+/// Time for all threads to return once their connections are open.
 const LEAD_NS: u64 = 5_000_000;
 
-/// The moment a load begins, agreed on by its threads: as planned, or when the connections that are to be held
-/// are open on all of them.
+/// The moment a load begins, agreed on by its threads: as planned, or once all of them have opened the connections to
+/// be held.
 pub struct Start {
     at_ns: AtomicU64,
     /// Where the ids of its requests begin.
@@ -23,7 +23,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// Planned for then, on the clock of [`now_ns`]. Where connections are to be held, so many threads open them first.
+    /// Planned for `start_ns`, on the clock of [`now_ns`]. If connections are to be held, `opening` threads open them
+    /// first.
     pub fn new(start_ns: u64, first_id: u64, opening: Option<usize>) -> Self {
         Start {
             at_ns: AtomicU64::new(start_ns),
@@ -39,12 +40,12 @@ impl Start {
         StartGuard(Some(self))
     }
 
-    /// When it is, as far as that is agreed on.
+    /// The start time, as far as agreed on.
     pub fn at_ns(&self) -> u64 {
         self.at_ns.load(Ordering::Acquire)
     }
 
-    /// So many threads will not come: they could not be started, or ended before they had opened their connections.
+    /// `threads` threads will not come: they could not be started, or ended before they had opened their connections.
     pub fn without(&self, threads: usize) {
         if let Some(meeting) = &self.opening {
             meeting.without(threads, || self.all_opened());
@@ -60,9 +61,9 @@ impl Start {
     }
 }
 
-/// Threads that wait for one another, of which some may never come: unlike a barrier's.
+/// Threads that wait for one another, some of which may never come: a barrier would hang.
 struct Meeting {
-    /// How many are still to come.
+    /// How many are still expected.
     missing: Mutex<usize>,
     all: Condvar,
 }
@@ -76,7 +77,7 @@ impl Meeting {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the others; the last one does what is to be done before anybody goes on.
+    /// Waits for the others; the last to arrive runs `last` before any continues.
     fn wait(&self, last: impl FnOnce()) {
         self.without(1, last);
         let all = self.all.wait_while(self.missing(), |missing| *missing > 0);
@@ -94,7 +95,7 @@ impl Meeting {
     }
 }
 
-/// A thread's place in the meeting, which it leaves by whatever way it ends.
+/// A thread's place in the meeting, released however the thread ends.
 pub struct StartGuard<'s>(Option<&'s Start>);
 
 impl StartGuard<'_> {
@@ -120,13 +121,13 @@ impl Drop for StartGuard<'_> {
 mod tests {
     use super::*;
 
-    /// All that come go on together, whoever does not.
+    /// Those that come continue together, whoever does not.
     #[test]
     fn nobody_waits_for_threads_that_never_come() {
         let start = Start::new(0, 0, Some(5));
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| start.seat().agree())).collect();
-            // One leaves without a word, one breaks, one could not be started.
+            // One leaves silently, one panics, one could not be started.
             drop(start.seat());
             let broke = scope.spawn(|| {
                 let _seat = start.seat();

@@ -1,8 +1,9 @@
-//! The property of the accounts: whatever a server does, over whatever is spoken, from however many load threads and by
-//! whichever model, every request that was due is accounted for once, in every table, and the server's own books agree.
+//! The accounting property: whatever a server does, over any protocol, from any number of load threads and with any
+//! model, every request that was due is accounted for once, in every table, and the server's own books agree.
 //!
-//! One seed alone: `LOADLAB_SEED=123 cargo test -p loadlab-load --test all accounts`. To compare all operations of two revisions:
-//! `LOADLAB_TRACES=FILE` appends each plain load's seed, trace and figures; sort both files and compare them.
+//! A single seed: `LOADLAB_SEED=123 cargo test -p loadlab-load --test all accounts`. To compare all operations of two
+//! revisions: `LOADLAB_TRACES=FILE` appends each plain load's seed, trace and figures; sort both files and compare
+//! them.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -40,7 +41,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
 const SEEDS: u64 = 2000;
-/// Every pair of values of two dimensions occurs so often at least.
+/// Every pair of values of two dimensions occurs at least this often.
 const EACH_PAIR: u64 = 50;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Http1, Protocol::Http2, Protocol::WebSocket];
@@ -64,7 +65,7 @@ enum By {
     Sessions,
 }
 
-/// What one seed is about; what else there is to choose is drawn from it.
+/// What one seed tests; all other choices are drawn from it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     seed: u64,
@@ -100,7 +101,7 @@ impl Case {
     }
 }
 
-/// Chooses what a case leaves open.
+/// Makes the choices that a case leaves open.
 struct Choice(Random);
 
 impl Choice {
@@ -127,7 +128,7 @@ impl Choice {
     }
 }
 
-/// A certificate, and whom it is for.
+/// A server's TLS settings, and the certificate to trust.
 static CERTIFICATE: LazyLock<(Arc<ServerConfig>, Arc<ServerConfig>, Vec<u8>)> = LazyLock::new(|| {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["sim".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -158,13 +159,13 @@ fn tls_of(choice: &mut Choice, protocol: Protocol) -> (TlsSpec, Arc<ServerConfig
     (TlsSpec { config: TlsConfig::new(&parts).unwrap(), names }, server.clone())
 }
 
-/// Nothing takes long: what is given up here was forgotten.
+/// Nothing takes long: a request that times out here was forgotten.
 fn is_calm(case: &Case) -> bool {
     let quick = [Fault::ShortWrites, Fault::PartialReads, Fault::Resets, Fault::Goodbyes];
     quick.contains(&case.fault) && case.seed % 5 < 3
 }
 
-/// A load that has few requests, and ends soon.
+/// A load with few requests that ends soon.
 fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
     let users = 1 + choice.below(6);
     let elapsed = Until::Elapsed((50 + choice.below(900)) * MS);
@@ -215,15 +216,15 @@ fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
         spec.held = Some(Held { connections: 8 + choice.below(10), rate_per_s });
     }
     if choice.one_in(8) {
-        // Two addresses, and requests go on where one refuses.
+        // Two addresses: requests continue at the other one if one refuses.
         spec.hosts[0].push(support::address().into());
     }
     spec
 }
 
-/// What is asked of a load beside what it is made of.
+/// Properties of a load beyond its parts.
 trait Shape {
-    /// Streams of a connection; none without HTTP/2.
+    /// Streams per connection; none without HTTP/2.
     fn by_streams(&self) -> u32;
 }
 
@@ -254,7 +255,7 @@ fn requests_of(case: &Case, choice: &mut Choice, count: u16) -> Vec<Request> {
         .collect()
 }
 
-/// The same load with users who say who they are: each request has an id, and each answer is for its user.
+/// The same load with users who identify themselves: each request has an id, and each answer is for its user.
 fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let mine = || Checks { holds: vec![vec![]], ..Checks::default() };
     let expected = || vec![(Expected::Holds(0), template("for={u} id="))];
@@ -273,7 +274,7 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let sessions = case.by == By::Sessions || (case.protocol == Protocol::WebSocket && case.by == By::Open);
     let rounds = match spec.until {
         Until::Repeats(n) => n,
-        // A conversation is its user's: a rate of them is one of users who have one each.
+        // A conversation belongs to its user: a rate of them is one of users who have one each.
         _ if sessions && case.by == By::Open => 1,
         _ if sessions => 1 + choice.below(3),
         _ => u64::MAX,
@@ -302,7 +303,7 @@ fn thinking(choice: &mut Choice, script: Script) -> Script {
     Script { think, on_failure, ..script }
 }
 
-/// An opening, messages that are answered or not, a goodbye.
+/// An opening, messages that are answered or not, a close.
 fn conversation(choice: &mut Choice) -> Vec<Script> {
     let long = "m".repeat(choice.of(&[1, 200, 6000]));
     let mut ask = talks::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
@@ -336,7 +337,7 @@ fn over_streams(spec: LoadSpec, streams: u32) -> LoadSpec {
     LoadSpec { http2: Some(Http2 { heads, written: vec![], streams }), ..spec }
 }
 
-/// Levels up to the load's number, for as long as it takes.
+/// Levels up to the load's number, for its whole duration.
 fn staged(choice: &mut Choice, spec: &mut LoadSpec) {
     let most = match spec.model {
         Model::Closed { users } => users as f64,
@@ -371,7 +372,7 @@ fn network(case: &Case, choice: &mut Choice) -> Network {
     }
 }
 
-/// What a case came to.
+/// The outcome of a case.
 #[derive(Debug, PartialEq)]
 struct Ran {
     measured: Measured,
@@ -382,7 +383,7 @@ struct Ran {
     ledger: Ledger,
 }
 
-/// All seconds together.
+/// All seconds merged.
 #[derive(Debug, Default, PartialEq)]
 struct Seconds {
     counts: Counts,
@@ -399,7 +400,7 @@ impl Seconds {
         let tick = &second.tick;
         let before = self.counts.in_flight;
         self.counts.merge(&tick.counts);
-        // What was in flight when the last one ended.
+        // What was in flight when the previous one ended.
         self.counts.in_flight -= before;
         self.bytes.sent += tick.bytes.sent;
         self.bytes.received += tick.bytes.received;
@@ -432,7 +433,7 @@ fn run(case: &Case) -> (LoadSpec, Network, Ran) {
     }
     let network = network(case, &mut choice);
     let mut sim = Sim::new(server).network(network);
-    // Somebody ends it early.
+    // The load may be ended early.
     let ends = choice.of(&[None, None, None, None, Some(false), Some(true)]);
     let ends_at_s = choice.below(500) as f64 / 1e3;
     let (control, mut seconds) = (Control::default(), Seconds::default());
@@ -468,7 +469,7 @@ fn check(case: &Case, spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// Every request is counted once, as one thing, in its second and with its tag.
+/// Every request is counted once, as one thing, in its second and under its tag.
 fn check_counts(spec: &LoadSpec, ran: &Ran) {
     let (measured, seconds) = (&ran.measured, &ran.seconds);
     let counts = &measured.counts;
@@ -488,7 +489,7 @@ fn check_counts(spec: &LoadSpec, ran: &Ran) {
     if let (Until::Requests(n), Model::Open { .. }, None) = (spec.until, &spec.model, &spec.journey) {
         assert!(counts.due <= n);
     }
-    // A complete answer has a status, and each status an end of its own.
+    // A complete answer has a status, and each status its own outcome.
     if spec.journey.as_ref().is_none_or(|j| j.scripts.iter().all(|script| script.talk.is_none())) {
         let of = |failure| counts.failures.get(failure);
         let complete = counts.ok + of(Failure::Http4xx) + of(Failure::Http5xx) + of(Failure::Check);
@@ -519,7 +520,7 @@ fn check_times(spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// What was sent and received is what went over the network, and nothing is left of it.
+/// What was sent and received is what went over the network, and nothing is left in it.
 fn check_network(case: &Case, ran: &Ran) {
     let Ran { measured, books, ledger, .. } = ran;
     assert_eq!((measured.bytes.sent, measured.bytes.received), (books.sent, books.received));
@@ -537,10 +538,10 @@ fn check_network(case: &Case, ran: &Ran) {
     assert!(books.most_waiting <= MOST_WAITING, "{} bytes wait on one connection", books.most_waiting);
 }
 
-/// Bytes that may wait on one connection to go out: bodies, and what a server that does not read is answered.
+/// Bytes that may wait on one connection: bodies, and replies to a server that does not read.
 const MOST_WAITING: usize = 1 << 20;
 
-/// Every id went out for one request and is reported once, as the server has it.
+/// Every id was sent for one request and is reported once, in agreement with the server.
 fn check_ids(case: &Case, spec: &LoadSpec, ran: &Ran) {
     let Ids { accepted, unanswered, refused } = &ran.seconds.ids;
     let mut reported: Vec<u64> = [accepted.as_slice(), unanswered, refused].concat();
@@ -566,11 +567,11 @@ fn check_ids(case: &Case, spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// The server had no more requests than were started, and gave no fewer answers than were taken.
+/// The server got no more requests than were started, and gave no fewer answers than were taken.
 fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     let (counts, ledger) = (&ran.measured.counts, &ran.ledger);
     let good = |asked| ledger.good.get(&asked).copied().unwrap_or(0);
-    // A goodbye may be said to a connection whose conversation was given up.
+    // A close may be sent on a connection whose conversation was abandoned.
     if case.protocol != Protocol::WebSocket {
         assert!(ledger.requests <= counts.started, "{} requests of {counts:?}", ledger.requests);
         assert!(counts.ok <= good(Asked::Request), "{} good answers, {counts:?}", good(Asked::Request));
@@ -591,7 +592,7 @@ fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     }
 }
 
-/// Where nothing takes long nothing is given up, and a connection that nothing happens to is kept.
+/// If nothing takes long nothing is abandoned, and a connection that nothing happens to is kept.
 fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     let quiet = matches!(case.fault, Fault::ShortWrites | Fault::PartialReads);
     let counts = &ran.measured.counts;
@@ -623,7 +624,7 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     }
 }
 
-/// Appends a line to the file of traces, if one is asked for.
+/// Appends a line to the trace file, if one is requested.
 fn note_trace(case: &Case, ran: &Ran) {
     let Ok(file) = std::env::var("LOADLAB_TRACES") else { return };
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
@@ -667,7 +668,7 @@ fn accounts(protocol: Protocol, tls: bool) {
         }
     }
     if only.is_none() {
-        // It is worth little if next to nothing goes well, or nothing wrong.
+        // The test is worth little if next to nothing succeeds, or nothing fails.
         for end in ["ok", "dropped", "in flight", "connect", "reset", "timeout", "truncated", "protocol"] {
             assert!(ended.get(end).is_some_and(|n| *n >= 20), "{end}: {ended:?}");
         }
@@ -677,10 +678,10 @@ fn accounts(protocol: Protocol, tls: bool) {
     }
 }
 
-/// When what goes wrong is over, in a load of which every second is looked at.
+/// When the faults end, in a load whose every second is checked.
 const HEALS_NS: u64 = 500 * MS;
 
-/// Users who all have something under way again and again, and requests that are given up soon.
+/// Users who keep something under way, and requests that time out soon.
 fn steady(case: &Case, choice: &mut Choice) -> LoadSpec {
     let until = Until::Elapsed(3 * S);
     let mut spec =
@@ -699,7 +700,7 @@ fn steady(case: &Case, choice: &mut Choice) -> LoadSpec {
     spec
 }
 
-/// What a steady load comes to in each second, at a server and over a network that fail until then.
+/// A steady load's result in each second, at a server and over a network that fail until then.
 fn healed(case: &Case, heals_ns: u64) -> (LoadSpec, Vec<Counts>) {
     let mut choice = Choice(Random::new(case.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     let mut spec = steady(case, &mut choice);
@@ -714,7 +715,7 @@ fn healed(case: &Case, heals_ns: u64) -> (LoadSpec, Vec<Counts>) {
         spec.proxy = Some(Box::new(Proxy { connects: vec![Some(connect.as_slice().into())] }));
         server = server.behind_proxy(true);
     }
-    // An HTTP/2 connection that stands and falls silent is not given up: only the server stalls.
+    // An open HTTP/2 connection that falls silent is not abandoned: only the server stalls.
     let network = Network { stalls: 0.0, until_ns: heals_ns, ..network(case, &mut choice) };
     let mut sim = Sim::new(server).network(network);
     let mut seconds = Vec::new();
@@ -742,7 +743,7 @@ fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
         let failed = counts.failed() - if waits_in_vain { timeouts } else { 0 };
         assert_eq!(failed, 0, "{case:?}: {counts:?}");
         assert!(well.ok >= 20, "{case:?}: {well:?}");
-        // One of four users that are no longer served would be a quarter less.
+        // One of four users no longer served would be a quarter less.
         assert!(counts.ok * 10 >= well.ok * 9, "{case:?}: {} of {}", counts.ok, well.ok);
         *failed_before.entry(case.protocol).or_default() += ill[0].failed();
     }

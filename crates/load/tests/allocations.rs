@@ -1,4 +1,4 @@
-//! What a load allocates, counted: not guessed from how its code reads.
+//! What a load allocates, counted rather than guessed from its code.
 
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one counts around another")]
 
@@ -36,7 +36,7 @@ use rustls::{ServerConfig, ServerConnection};
 use support::http2::over_http2;
 use support::talks::{accept_of, ask, listen, open, pause, say, talk};
 
-/// Counts what each thread takes and gives back.
+/// Counts what each thread allocates and frees.
 struct Counting;
 
 thread_local! {
@@ -46,35 +46,35 @@ thread_local! {
     static LOADS: Cell<bool> = const { Cell::new(true) };
 }
 
-/// How often load threads have taken memory. One test at a time reads it.
+/// How often load threads have allocated. One test at a time reads it.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn held(more: isize) {
-    // A thread that is ending has no such place any more.
+    // A thread that is ending no longer has this variable.
     let _ = HELD.try_with(|held| held.set(held.get() + more));
     if more > 0 && LOADS.try_with(Cell::get).unwrap_or(false) {
         TAKEN.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-// SAFETY: every call goes to the system's allocator with what it was given; counting touches no memory of the caller's.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of the caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         held(layout.size() as isize);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promises apply.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         held(-(layout.size() as isize));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promises apply.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         held(size as isize - layout.size() as isize);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promises apply.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -89,7 +89,7 @@ const PIECE: usize = 16 * 1024;
 const PIECES: usize = 64;
 const USERS: u64 = 64;
 
-/// Answers with a body of a MiB in pieces, one each 100 ms.
+/// Answers with a body of 1 MiB in pieces, one every 100 ms.
 struct Large;
 
 impl Server for Large {
@@ -159,7 +159,7 @@ fn held_late(spec: &LoadSpec) -> isize {
         }
     });
     assert_eq!(outcome.unwrap().measured.counts.ok, USERS);
-    // The last tenths are reported when all is over.
+    // The last tenths are reported once everything is over.
     held[PIECES - 4]
 }
 
@@ -177,7 +177,7 @@ fn bodies_that_nobody_looks_at_are_not_kept() {
     for over in [(|spec| spec) as fn(LoadSpec) -> LoadSpec, over] {
         let unseen = held_late(&over(journey()));
         assert!(unseen < bodies / 2, "{unseen} bytes");
-        // The size of a body that is not encoded is counted, not looked at.
+        // The size of an unencoded body is counted, without looking at it.
         let sized =
             held_late(&over(checked(|c| c.size = vec![Bound { operator: Operator::Greater, value: 9.0 }])));
         assert!(sized < bodies / 2, "{sized} bytes");
@@ -221,11 +221,11 @@ fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
     assert!(long < short + short / 4, "{short} bytes after 5 s, {long} after 50 s");
 }
 
-/// A body that looks as tests want it.
+/// A body as the tests expect it.
 const BODY: &[u8] = &[b'o'; 4_000];
 
-/// The other end of one connection: it answers each request with [`BODY`], over HTTP/1.1 and HTTP/2, and each message
-/// of a WebSocket with itself, plain or under TLS.
+/// The other end of one connection: it answers each request with [`BODY`], over HTTP/1.1 and HTTP/2, and echoes each
+/// WebSocket message, plain or under TLS.
 struct Peer {
     tls: Option<ServerConnection>,
     came: Vec<u8>,
@@ -245,14 +245,14 @@ impl Peer {
         Peer { tls, came: Vec::new(), speaks: Speaks::Http1 }
     }
 
-    /// What it says when these bytes of the wire come.
+    /// Its reply to these bytes of the wire.
     fn answer(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let Some(mut tls) = self.tls.take() else { return self.answer_plain(bytes) };
         let (mut plain, mut out) = (Vec::new(), Vec::new());
         while !bytes.is_empty() {
             tls.read_tls(&mut bytes).expect("bytes in memory");
             tls.process_new_packets().expect("TLS");
-            // That nothing more has come is an error, which is as it should be.
+            // An error because nothing more has come is expected.
             let _ = tls.reader().read_to_end(&mut plain);
         }
         tls.writer().write_all(&self.answer_plain(&plain)).expect("room");
@@ -300,7 +300,7 @@ impl Peer {
                 }
             }
             Speaks::WebSocket => {
-                // A short frame of a client: two bytes, four of the mask, what it says.
+                // A short client frame: two bytes, four of the mask, the payload.
                 while came.len() >= 6 && came.len() >= 6 + usize::from(came[1] & 0x7f) {
                     let frame: Vec<u8> = came.drain(..6 + usize::from(came[1] & 0x7f)).collect();
                     out.extend([frame[0], frame[1] & 0x7f]);
@@ -339,14 +339,14 @@ fn serve(mut socket: TcpStream, mut peer: Peer) {
     }
 }
 
-/// The same peers in simulated time. What they take is theirs.
+/// The same peers in simulated time. Their allocations are their own.
 struct Peers {
     tls: Option<Arc<ServerConfig>>,
-    /// What they say comes in this many pieces.
+    /// Their replies come in this many pieces.
     pieces: usize,
-    /// Each with the time at which all that it said before has come.
+    /// Each with the time by which everything it sent before has arrived.
     peers: BTreeMap<ConnId, (Peer, u64)>,
-    /// Records of TLS, in both directions.
+    /// TLS records, in both directions.
     records: u64,
 }
 
@@ -376,7 +376,7 @@ impl Server for Peers {
     }
 }
 
-/// How many records of TLS these bytes are.
+/// How many TLS records these bytes are.
 fn records(mut wire: &[u8]) -> u64 {
     let mut count = 0;
     while let [_, _, _, a, b, rest @ ..] = wire {
@@ -390,11 +390,11 @@ fn records(mut wire: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug)]
 enum On {
     Sockets(IoChoice),
-    /// In simulated time, where what the server says comes in so many pieces.
+    /// In simulated time, with the server's replies in this many pieces.
     Simulated(usize),
 }
 
-/// How often load threads take memory for so many requests, and the records of TLS of a simulated load.
+/// How often load threads allocate for this many requests, and the TLS records of a simulated load.
 fn taken(spec: &LoadSpec, requests: u64, on: On, tls: Option<&Arc<ServerConfig>>) -> (u64, u64) {
     let mut spec = spec.clone();
     spec.until = Until::Requests(requests);
@@ -422,7 +422,7 @@ fn taken(spec: &LoadSpec, requests: u64, on: On, tls: Option<&Arc<ServerConfig>>
 }
 
 impl On {
-    /// Numbers of requests to compare: what is taken once, at the start, is the same for both.
+    /// Numbers of requests to compare: what is allocated once, at the start, is the same for both.
     fn requests(self) -> [u64; 2] {
         match self {
             On::Simulated(_) => [200, 1_200],
@@ -430,12 +430,12 @@ impl On {
         }
     }
 
-    /// How often the requests that the second has more may take memory.
+    /// How often the additional requests of the second may allocate.
     fn now_and_then(self) -> u64 {
         match self {
-            // Room that grows once.
+            // Buffers that grow once.
             On::Simulated(_) => 20,
-            // What is reported ten times a second takes some, however long it lasts: but not for every second request.
+            // The reports ten times a second allocate some, however long it lasts: but not for every second request.
             On::Sockets(_) => 1_000,
         }
     }
@@ -447,7 +447,7 @@ fn everywhere() -> Vec<On> {
     let size = Size { connections: 8, in_flight: 8, keep_alive: true, sources: false };
     match Uring::new(size) {
         Ok(_) => on.push(On::Sockets(IoChoice::Uring)),
-        // The kernel may allow no ring, which `real.rs` reports; any other reason is a failure.
+        // The kernel may not allow a ring, which `real.rs` reports; any other reason is a failure.
         Err(error) => assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{error}"),
     }
     on
@@ -464,7 +464,7 @@ fn loads() -> Vec<(&'static str, LoadSpec)> {
         spec.journey.as_mut().expect("a journey").scripts[0].checks.contains = vec![Text::new(b"oo")];
         spec
     };
-    // Each user opens one WebSocket, and says the rest on it.
+    // Each user opens one WebSocket, and sends the rest on it.
     let talk_of = |parts: &[Script]| {
         let mut spec = journey();
         let scripts = talk([vec![open()], vec![parts; 2_600 / parts.len()].concat()].concat());
@@ -509,8 +509,8 @@ fn requests_cost_load_threads_no_memory() {
     }
 }
 
-/// rustls allocates once for each record, in both directions: for what it encrypts, and for what it has decrypted. There is no
-/// way around that. All else is ours, and takes nothing.
+/// rustls allocates once per record, in both directions: for what it encrypts, and for what it has decrypted. That
+/// cannot be avoided. Everything else is ours, and allocates nothing.
 #[test]
 fn requests_under_tls_cost_what_rustls_takes() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What collects the counts of load threads has no time for a while: nothing is lost, and only seconds become longer.
+//! The collector of load threads' counts gets no time for a while: nothing is lost, and seconds only become longer.
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
@@ -11,7 +11,7 @@ use crate::support;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// Answers after a while that changes from request to request; one in twenty is refused.
+/// Answers after a delay that changes from request to request; one in twenty is refused.
 struct Varying(u64);
 
 impl Server for Varying {
@@ -27,7 +27,7 @@ impl Server for Varying {
     }
 }
 
-/// Ten seconds from three load threads, of which nobody collects anything from here to there.
+/// Ten seconds from three load threads; between the given times nothing is collected.
 fn go(threads: usize, uncollected: Option<(u64, u64)>) -> (Outcome, Vec<Second>) {
     let model = Model::Open {
         rate_per_s: 300.0,
@@ -74,14 +74,14 @@ fn nothing_is_lost_while_nobody_collects() {
     for threads in [1, 3] {
         let (usual, all) = go(threads, None);
         assert_eq!((usual.generator.coarse_s, all.len() >= 10), (0.0, true));
-        // A second and a half behind is no matter.
+        // Being a second and a half behind does not matter.
         let (behind, same) = go(threads, Some((2_300 * MS, 3_800 * MS)));
         assert_eq!((&behind.measured, behind.generator.coarse_s), (&usual.measured, 0.0));
         assert_eq!(spans(&same), spans(&all));
         for (from_ms, until_ms) in [(2_300, 8_500), (1_000, 5_000), (500, 9_990), (4_000, 60_000)] {
             let (outcome, coarse) = go(threads, Some((from_ms * MS, until_ms * MS)));
             let mut measured = outcome.measured.clone();
-            // What was open at one time is known to within a longer time, from above.
+            // What was open at one time is then known only over a longer time, as an upper bound.
             assert!(measured.connections.peak >= usual.measured.connections.peak);
             assert!(measured.connections.in_flight_peak >= usual.measured.connections.in_flight_peak);
             measured.connections.peak = usual.measured.connections.peak;

@@ -1,4 +1,4 @@
-//! Connections in simulated time: when they are made and given up, and which times are theirs.
+//! Connections in simulated time: when they are made and abandoned, and which times are attributed to them.
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
@@ -26,7 +26,7 @@ fn spec(model: Model, until: Until) -> LoadSpec {
     LoadSpec::new(model, until, vec![support::get()], support::address())
 }
 
-/// The same over HTTP/2, so many users to a connection.
+/// The same over HTTP/2, with this many users per connection.
 fn over_http2(spec: LoadSpec, streams: u32) -> LoadSpec {
     let parts = HeadParts { method: "GET", scheme: "http", authority: "sim", path: "/", headers: &[] };
     let heads = vec![Heads::default().add(&parts).unwrap()];
@@ -36,17 +36,17 @@ fn over_http2(spec: LoadSpec, streams: u32) -> LoadSpec {
 /// Answers at once, over HTTP/1 and HTTP/2.
 #[derive(Default)]
 struct Plain {
-    /// How long a connection takes to stand.
+    /// How long a connection takes to open.
     connect_ns: u64,
-    /// Connections asked for before then never stand, or are never answered on.
+    /// Connections requested before then never open, or are never answered on.
     dead_until_ns: u64,
-    /// These connections stand; only what is said on them is never answered.
+    /// These connections do open, but what is sent on them is never answered.
     accepts: bool,
-    /// When connections were asked for.
+    /// When connections were requested.
     connects: Vec<u64>,
     closed: u64,
     requests: u64,
-    /// When that was, by connection.
+    /// The same, by connection.
     since: std::collections::BTreeMap<ConnId, u64>,
 }
 
@@ -105,13 +105,13 @@ fn shared_connections_that_never_stand_are_replaced() {
         load
     };
     let dead = |until, accepts| Plain { dead_until_ns: until, accepts, ..Plain::default() };
-    // Two connections are given up each second, until the server is back.
+    // Two connections are abandoned each second, until the server is back.
     let (outcome, server) = go(&users(), dead(4 * S + 1, false));
     assert_eq!(outcome.measured.counts.failures.get(Failure::Timeout), 5 * 6);
     assert!(outcome.measured.counts.ok > 0);
     assert_eq!(server.connects, [0, 0, S, S, 2 * S, 2 * S, 3 * S, 3 * S, 4 * S, 4 * S, 5 * S, 5 * S]);
     assert_eq!(server.closed, 12);
-    // The same where only a tunnel is missing, or TLS.
+    // The same if only a tunnel is missing, or TLS.
     let mut tunnelled = users();
     tunnelled.proxy =
         Some(Box::new(Proxy { connects: vec![Some((*b"CONNECT sim:80 HTTP/1.1\r\n\r\n").into())] }));
@@ -121,7 +121,7 @@ fn shared_connections_that_never_stand_are_replaced() {
         let (outcome, server) = go(&load, dead(NEVER, true));
         assert_eq!((outcome.measured.counts.ok, server.connects.len()), (0, 20), "{:?}", server.connects);
     }
-    // Who has just begun to wait has as long as anybody: a timeout ends no connection that is younger.
+    // A request that has just begun to wait has the full timeout: no connection younger than the timeout is ended.
     let mut ramped = users();
     ramped.ramp_ns = S;
     let (outcome, server) = go(&ramped, Plain { connect_ns: 900 * MS, ..Plain::default() });
@@ -168,7 +168,7 @@ fn handshakes_of_before_the_window_are_not_in_it() {
         };
         check(0, true);
         check(S, false);
-        // The window begins when they stand and TLS is not agreed on, or right before all is done.
+        // The window begins when they are open but TLS is not negotiated, or just before everything is done.
         check(40 * MS, false);
         check(79 * MS, false);
     }
@@ -176,7 +176,7 @@ fn handshakes_of_before_the_window_are_not_in_it() {
 
 #[test]
 fn connects_that_begin_before_the_load_have_their_whole_time() {
-    // Ten connections, one each 100 ms; the last does not stand yet when nobody waits for it any longer.
+    // Ten connections, one every 100 ms; the last is not open yet when the wait for it ends.
     let mut load = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
     load.held = Some(Held { connections: 10, rate_per_s: 10.0 });
     load.timeout_ns = 300 * MS;
@@ -186,7 +186,7 @@ fn connects_that_begin_before_the_load_have_their_whole_time() {
     assert_eq!((connect.min_ns().unwrap() / MS, connect.max_ns().unwrap() / MS), (550, 550));
 }
 
-/// Asks for the first host, then for something that it has no value for; of the second host if `elsewhere`.
+/// Requests the first host, then something that it has no value for; on the second host if `elsewhere`.
 fn forgetful(elsewhere: bool) -> LoadSpec {
     let ask = |slot: Option<u16>, host: u16| {
         let mut target = Template::default();
@@ -231,7 +231,7 @@ fn what_cannot_be_written_makes_and_closes_no_connection() {
             assert_eq!((server.connects.len(), server.closed), (1, 1), "elsewhere: {elsewhere}");
         }
     }
-    // Nor is one made where nothing else is asked for.
+    // Nor is one made if nothing else is requested.
     let mut load = forgetful(false);
     load.journey.as_mut().unwrap().course =
         StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 5 };

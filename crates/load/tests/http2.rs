@@ -1,7 +1,7 @@
-//! The HTTP/2 session against servers that others wrote: what they were asked and what they answered is what both
-//! ends saw. The `h2` crate's server is always there; nghttpd and nginx join where they are installed.
+//! The HTTP/2 session against other implementations' servers: both ends must see the same requests and answers. The
+//! `h2` crate's server is always available; nghttpd and nginx join if they are installed.
 //!
-//! The driver is as plain as can be: one blocking socket, a window of requests.
+//! The driver is as simple as possible: one blocking socket, a window of requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +39,7 @@ enum End {
     Unprocessed,
 }
 
-/// Sends all requests, so many at once, and reads until each has ended.
+/// Sends all requests, at most `at_once` concurrently, and reads until each has ended.
 fn drive(address: SocketAddr, settings: Settings, asks: &[Ask], at_once: usize) -> Vec<Answer> {
     let mut socket = TcpStream::connect(address).expect("a connection");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -134,7 +134,7 @@ async fn serve(builder: h2::server::Builder, socket: tokio::net::TcpStream) {
     }
 }
 
-/// Answers by path; fields whose names begin with `x-` come back.
+/// Answers by path; fields whose names begin with `x-` are echoed.
 async fn answer(request: http::Request<h2::RecvStream>, mut respond: h2::server::SendResponse<Bytes>) {
     let (parts, mut body) = request.into_parts();
     let path: Vec<&str> = parts.uri.path().split('/').collect();
@@ -282,9 +282,9 @@ impl Drop for Program {
     }
 }
 
-/// Starts a program that will listen on the port; `None`, and said, where it is not installed.
+/// Starts a program that will listen on the port; `None`, with a message, if it is not installed.
 fn start(command: &mut Command, address: SocketAddr) -> Option<Program> {
-    // Debian keeps servers where only administrators look.
+    // Debian puts servers where only administrators look.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin"));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -303,7 +303,7 @@ fn start(command: &mut Command, address: SocketAddr) -> Option<Program> {
     Some(program)
 }
 
-/// An address nobody listens on, for now.
+/// An address with no listener, for now.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port")
 }

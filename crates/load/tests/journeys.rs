@@ -1,4 +1,4 @@
-//! Journeys in simulated time, against a shop that knows its customers: whoever it does not know gets 401.
+//! Journeys in simulated time, against a shop that knows its customers: anyone it does not know gets 401.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ struct Shop {
     seen: BTreeMap<String, u64>,
     /// Token by user name.
     tokens: BTreeMap<String, String>,
-    /// Paths asked for, in order.
+    /// Paths requested, in order.
     paths: Vec<String>,
     /// Every n-th login is refused; 0: none.
     refuses: u64,
@@ -95,7 +95,7 @@ impl Server for Shop {
             204 => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
             _ => format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n\r\n{body}", body.len()),
         };
-        // In two pieces, so that a body is put together again.
+        // In two pieces, so that the body has to be reassembled.
         let (a, b) = answer.split_at(answer.len() - 2);
         let at = at_ns + 10 * MS;
         vec![(at, Reply::Bytes(a.into())), (at, Reply::Bytes(b.into()))]
@@ -305,7 +305,7 @@ fn users_arrive_make_their_journey_and_leave() {
     let measured = &outcome.measured;
     assert_eq!((measured.counts.ok, measured.counts.dropped), (180, 0));
     assert_eq!(measured.connections.opened, 30, "each has a connection of its own");
-    // Six steps of 10 ms and two thoughts of 500 ms: a session lasts 1.06 s, so eleven are there at a time.
+    // Six steps of 10 ms and two pauses of 500 ms: a session lasts 1.06 s, so eleven are present at a time.
     assert_eq!(measured.connections.peak, 11);
     assert_eq!(measured.elapsed_s, 2.9 + 1.06);
     assert_eq!(measured.series.late.max_ns(), Some(0));
@@ -316,7 +316,7 @@ fn users_that_find_no_place_wait_or_are_dropped() {
     for (when_behind, dropped) in [(WhenBehind::Queue, 0), (WhenBehind::Drop, 15)] {
         let mut journey = shopping(1);
         journey.sessions = true;
-        // One place; a session of four steps takes 40 ms, and one arrives each 20 ms.
+        // One place; a session of four steps takes 40 ms, and one arrives every 20 ms.
         let spec = spec(arrivals(50.0, 1, when_behind), Until::Requests(30), journey);
         let (outcome, shop, _) = go(&spec, Shop::default());
         let counts = &outcome.measured.counts;
@@ -325,7 +325,7 @@ fn users_that_find_no_place_wait_or_are_dropped() {
     }
 }
 
-/// Hands out a cookie at the first visit, reports in a compressed page what it was sent.
+/// Sets a cookie on the first visit, then reports in a compressed page what it was sent.
 struct Baker;
 
 impl Server for Baker {
@@ -372,7 +372,7 @@ fn cookies_come_back_and_compressed_pages_are_looked_into() {
     assert!(outcome.measured.bytes.received < 12 * 300, "bytes are those of the wire");
 }
 
-/// Buffering what is posted to `/ID`; refuses every fifth, and never answers the one behind it.
+/// Keeps what is posted to `/ID`; refuses every fifth, and never answers the one after it.
 #[derive(Default)]
 struct Store(Vec<u64>);
 
@@ -412,7 +412,7 @@ fn every_id_that_went_out_is_reported_once_by_what_became_of_it() {
     assert_eq!(seen, (0..60).collect::<Vec<u64>>());
 }
 
-/// Runs a load: the ids that were accepted, unanswered and refused, in order, and what else is left.
+/// Runs a load: the ids that were accepted, unanswered and refused, in order, and the other results.
 fn reported_by<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome, S) {
     let mut reported: [Vec<u64>; 3] = Default::default();
     let mut sim = Sim::new(server);
@@ -429,16 +429,16 @@ fn reported_by<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome
     (reported, outcome, sim.into_server())
 }
 
-/// Takes orders. Of `/door` every third is taken there and then (303 to a page), the others are sent on with all
-/// they hold: to `/desk`, some to `/hall` first. What is brought to the desk is kept, refused (503) or never answered.
+/// Takes orders. Every third at `/door` is accepted on the spot (303 to a page), the others are redirected with their
+/// content: to `/desk`, some to `/hall` first. An order brought to the desk is kept, refused (503) or never answered.
 #[derive(Default)]
 struct Depot {
-    /// By id: the texts that came, as they came.
+    /// By id: the texts received, in order.
     came: BTreeMap<u64, Vec<String>>,
     accepted: Vec<u64>,
     unanswered: Vec<u64>,
     refused: Vec<u64>,
-    /// Pages asked for that hold no order.
+    /// Page requests without an order.
     pages: u64,
 }
 
@@ -491,7 +491,7 @@ impl Server for Depot {
 }
 
 impl Depot {
-    /// What it knows agrees with what was reported, and whatever came more than once was the same.
+    /// Its records agree with what was reported, and everything received more than once was the same.
     fn agrees(mut self, reported: &[Vec<u64>; 3], what: &str) -> Depot {
         for ids in [&mut self.accepted, &mut self.unanswered, &mut self.refused] {
             ids.sort_unstable();
@@ -531,7 +531,7 @@ fn a_redirected_order_is_one_order() {
         let streams = over_http2(plain.clone(), 2, &[vec![]]);
         let (reported, outcome, depot) = reported_by(&plain, Depot::default());
         let depot = depot.agrees(&reported, what);
-        // 120 orders: 40 with two pages behind them, 40 by way of the hall, 40 straight to the desk.
+        // 120 orders: 40 with two pages after them, 40 by way of the hall, 40 straight to the desk.
         assert_eq!((depot.came.len(), depot.pages), (120, 80), "{what}");
         assert_eq!(outcome.measured.counts.started, 40 * 3 + 40 * 3 + 40 * 2, "{what}");
         assert!(reported.iter().all(|ids| ids.len() > 10), "{what}: {reported:?}");
@@ -556,7 +556,7 @@ fn a_redirect_that_time_cuts_off_is_an_order_refused() {
     }
 }
 
-/// Has closed the connection before it sees every sixth request, which comes too late.
+/// Has closed the connection before every sixth request arrives.
 #[derive(Default)]
 struct Closing(Vec<String>);
 
@@ -603,7 +603,7 @@ fn what_is_sent_again_is_the_same_request() {
     }
 }
 
-/// `/N` leads to `/N-1`, `/0` answers; `/away` leads to a stranger, `/other` to the second host.
+/// `/N` leads to `/N-1`, `/0` answers; `/away` leads to an unknown host, `/other` to the second host.
 #[derive(Default)]
 struct Signpost(Vec<String>);
 
@@ -673,8 +673,8 @@ fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
     assert_eq!((failed, why.as_deref()), (1, Some("status 303 is not 200")));
 }
 
-/// Redirects as the path says, `/303/…` with status 303: to the second host if `second` comes next, else to the first.
-/// Buffering what it was asked, with those header fields that let somebody in or describe a body.
+/// Redirects as the path specifies, `/303/…` with status 303: to the second host if `second` comes next, otherwise to
+/// the first. Keeps what it was sent, including header fields with credentials or about a body.
 #[derive(Default)]
 struct Leader(Vec<String>);
 
@@ -742,7 +742,7 @@ fn what_lets_somebody_in_goes_to_no_other_origin_and_a_get_describes_no_body() {
         check("/302/0", &format!("GET /0 {secrets}cookie: c=1, host: sim, {proxied}x-a: x "));
         check("/307/second/0", &format!("POST /0 {kind}host: second, x-a: x x"));
         check("/303/second/0", "GET /0 host: second, x-a: x ");
-        // What was led elsewhere once does not come back with what it had.
+        // Fields dropped once do not come back on return to the first host.
         check("/308/second/307/0", &format!("POST /0 {kind}host: sim, x-a: x x"));
         check("/301/307/0", &format!("GET /0 {secrets}cookie: c=1, host: sim, {proxied}x-a: x "));
     }
@@ -761,7 +761,7 @@ fn a_journey_is_the_same_each_time() {
     assert_eq!(run(), run());
 }
 
-/// Login, two steps, logout over HTTP/2, so many users to a connection.
+/// Login, two steps, logout over HTTP/2, with this many users per connection.
 fn shopping_over_http2(model: Model, until: Until, journey: Journey, streams: u32) -> LoadSpec {
     let bearer = || vec![("Authorization", template("Bearer {c}"))];
     over_http2(spec(model, until, journey), streams, &[vec![], bearer(), bearer(), bearer()])
@@ -878,7 +878,7 @@ fn goodbyes_and_refusals_in_the_middle_of_a_journey_lose_nothing() {
 #[test]
 fn a_stream_that_is_reset_fails_its_step_alone() {
     let spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4), 3);
-    // The eighth request is somebody's second step or later: it goes on with the next.
+    // The eighth request is some user's second step or later: the user continues with the next.
     let (outcome, server, examples) = go_over(&spec, Over::new(Shop::default(), Some(Whim::Reset(8))));
     let counts = &outcome.measured.counts;
     assert_eq!((counts.started, counts.ok, counts.failures.get(Failure::Reset)), (30, 29, 1));
@@ -898,7 +898,7 @@ fn a_body_waits_for_room_and_no_longer_than_the_timeout() {
     assert_eq!(server.inner.tokens.keys().collect::<Vec<_>>(), ["ann", "bob", "cyd"], "bodies came whole");
     assert_eq!((outcome.measured.counts.ok, outcome.measured.counts.failed()), (18, 0));
     let (outcome, server, examples) = run(None);
-    // Logins went out before the server had said how little it takes; what is bought is not.
+    // Logins were sent before the server announced its small window; purchases were not.
     let counts = &outcome.measured.counts;
     assert_eq!((counts.started, counts.ok, counts.failures.get(Failure::Timeout)), (18, 12, 6));
     assert_eq!((server.requests, outcome.measured.connections.opened), (12, 1));
@@ -963,7 +963,7 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
         let of = |name: &str, is_secret| Remembered { name: name.into(), is_secret };
         journey.remembered = vec![of("token", true), of("item", false)];
         journey.sessions = true;
-        // The path of what is bought has the token in it.
+        // The path of a purchase contains the token.
         let buy = step(&format!("POST /buy?{{c}} HTTP/1.1\r\n{BEARER}"), Some("{c}"));
         journey.scripts[2].message = buy.message;
         let model = arrivals(10.0, 10, WhenBehind::Queue);
@@ -979,7 +979,7 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
         assert_eq!(shown, [(Some(0), "step 2"), (Some(1), "step 2")]);
         assert_eq!((&*examples[0].captured["item"], &*examples[0].captured["token"]), ("/item/1", "***"));
         assert!(examples[0].request_head.contains("/buy?***"), "{}", examples[0].request_head);
-        // The slow ones are reported at the end: a login's answer is where the token comes from.
+        // The slow ones are reported at the end: a login's answer is the token's source.
         let login = outcome.slowest.iter().find(|e| e.step.as_deref() == Some("before 1")).unwrap();
         assert_eq!(login.response_body.as_deref(), Some("{\"token\": \"***\"}"));
         let all = format!("{examples:?}{:?}", outcome.slowest);
@@ -989,7 +989,7 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
 
 #[test]
 fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
-    // The answer has the token in it, and is no good.
+    // The answer contains the token, and fails.
     let mut journey = shopping(1);
     journey.scripts[0].checks.contains = vec![Text::new(b"nowhere")];
     journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
@@ -1009,7 +1009,7 @@ fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
     assert!(all.contains("GET /item/***") && !all.contains("token-"), "{all}");
 }
 
-/// Refuses everybody with a page that has a token in it, of which so many bytes are sent.
+/// Refuses everyone with a page that contains a token, and sends only this many bytes of it.
 struct Gate {
     is_packed: bool,
     most: usize,
@@ -1018,12 +1018,12 @@ struct Gate {
 impl Gate {
     const TOKEN: &str = "tk-Zx81Qw7Lm2Rp";
 
-    /// What comes of it, and what of it does not.
+    /// The part that arrives, and the part that does not.
     fn page(&self) -> (Vec<u8>, Vec<u8>) {
         let text = format!("{{\"note\": \"not today\", \"token\": \"{}\", \"more\": \"then\"}}", Gate::TOKEN);
         let mut page = text.into_bytes();
         if self.is_packed {
-            // Stored, so that a part of it has its text in it.
+            // Stored, so that a part of it contains its text literally.
             let mut encoder = flate2::read::GzEncoder::new(page.as_slice(), flate2::Compression::none());
             let mut packed = Vec::new();
             std::io::Read::read_to_end(&mut encoder, &mut packed).unwrap();

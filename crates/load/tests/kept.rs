@@ -1,4 +1,4 @@
-//! Connections that outlive their load, over real sockets: the server counts how many there are.
+//! Connections that outlive their load, over real sockets: the server counts them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use loadlab_load::{
 use crate::server::{Server, good, slow};
 use crate::skip;
 
-/// A load of so many users with ten requests each, or of a rate; on two threads.
+/// A load of this many users with ten requests each, or of a rate; on two threads.
 fn spec(server: &Server, model: Model, pool: &Arc<ConnectionPool>, io: IoChoice) -> LoadSpec {
     let parts = RequestParts {
         method: "GET".into(),
@@ -48,7 +48,7 @@ fn rate(rate_per_s: f64) -> Model {
     }
 }
 
-/// Runs it; `None` where the backend is not allowed.
+/// Runs it; `None` if the backend is not allowed.
 fn loaded(spec: &LoadSpec) -> Option<Outcome> {
     let start_ns = now_ns() + 5_000_000;
     let origin = Origin { start_ns, zero_ns: start_ns, batch: 0, first_id: 0 };
@@ -75,7 +75,7 @@ fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
         (users(8), (8, 0, 0, 8)),
         (users(8), (0, 8, 0, 8)),
         (users(4), (0, 4, 0, 4)),
-        // The others were of no use, and are closed.
+        // The others were not needed, and are closed.
         (users(12), (8, 4, 0, 12)),
         (rate(100.0), (0, 12, 0, 12)),
     ] {

@@ -1,5 +1,5 @@
-//! TLS in simulated time, against a server made of rustls: what becomes of requests when a connection is cut off, refused
-//! or ended in good order, and what the server hears last.
+//! TLS in simulated time, against a server made of rustls: what happens to requests when a connection is cut off,
+//! refused or ended in good order, and what the server receives last.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -24,13 +24,13 @@ const MS: u64 = 1_000_000;
 /// How an answer ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
-    /// With its length; the connection stays.
+    /// With its length; the connection stays open.
     Length,
     /// With the connection, after close_notify.
     Notified,
-    /// With the connection, and nothing said.
+    /// With the connection, without close_notify.
     Cut,
-    /// The server stops after half of a record.
+    /// The server stops after half a record.
     HalfARecord,
 }
 
@@ -41,10 +41,10 @@ struct Secret {
     links: BTreeMap<ConnId, ServerConnection>,
     handshakes: u64,
     requests: u64,
-    /// Connections closed by the client: all, and those that had close_notify from it.
+    /// Connections closed by the client: all, and those with its close_notify.
     closed: u64,
     notified: u64,
-    /// Those that had another alert.
+    /// Those with another alert.
     alerts: u64,
 }
 
@@ -92,7 +92,7 @@ impl Server for Secret {
         self.handshakes += u64::from(!was_open && !link.is_handshaking());
         let mut request = Vec::new();
         let heard = link.reader().read_to_end(&mut request);
-        // The end of what it says is either that for now, or for good.
+        // The end of the received bytes is either temporary or final.
         self.notified += u64::from(was_open && heard.is_ok());
         let mut replies = vec![(at_ns + MS, Reply::Bytes(all_of(link)))];
         if !request.is_empty() {
@@ -163,7 +163,7 @@ fn connections_end_with_close_notify() {
     assert_eq!((secret.requests, secret.handshakes, secret.closed, secret.notified), (5, 1, 1, 1));
     let (outcome, secret, _) = go(End::Length, true, false);
     assert_eq!(ends(&outcome), (5, vec![]));
-    // A server that was asked to close does so itself: to say goodbye as well would earn a reset.
+    // A server that was asked to close does so itself: a close_notify to it would only earn a reset.
     assert_eq!((secret.requests, secret.handshakes, secret.closed, secret.notified), (5, 5, 5, 0));
 }
 

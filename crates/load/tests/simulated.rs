@@ -1,4 +1,4 @@
-//! The engine in simulated time: schedules, accounts and coordinated omission, to the nanosecond.
+//! The engine in simulated time: schedules, accounting and coordinated omission, to the nanosecond.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn open(rate_per_s: f64, max_in_flight: u64) -> Model {
     Model::Open { rate_per_s, arrivals: Arrivals::Constant, when_behind: WhenBehind::Queue, max_in_flight }
 }
 
-/// Answers after a fixed time, but stands still between `from` and `to`.
+/// Answers after a fixed time, but stalls between `from` and `to`.
 #[derive(Clone)]
 struct Stub {
     service_ns: u64,
@@ -80,8 +80,8 @@ fn response(outcome: &Outcome) -> Distribution {
 
 #[test]
 fn a_stall_shows_its_full_weight_in_the_open_model() {
-    // 1,000 a second for 10 s; the server stands still for 1.5 s. A share of 15 % of the requests falls due
-    // in the stall and waits 1.5 s … 0: p90 is 0.5 s, p99 1.4 s, p99.9 1.49 s.
+    // 1,000 a second for 10 s; the server stalls for 1.5 s. 15 % of the requests fall due in the stall and wait 1.5 s
+    // … 0: p90 is 0.5 s, p99 1.4 s, p99.9 1.49 s.
     let spec = spec(open(1000.0, 10_000), Until::Elapsed(10 * S));
     let mut stub = Stub::new(MS / 10);
     stub.frozen = (4 * S, 5 * S + 500 * MS);
@@ -94,7 +94,7 @@ fn a_stall_shows_its_full_weight_in_the_open_model() {
     near(d.p99, 1400.0);
     near(d.p99_9, 1490.0);
     near(d.max, 1500.1);
-    // and the generator was not to blame
+    // and the generator was not at fault
     assert_eq!(outcome.measured.series.late.max_ns(), Some(0));
     assert_eq!(outcome.measured.series.blocked.max_ns(), Some(0));
 }
@@ -119,14 +119,14 @@ fn a_generator_that_stands_still_is_late() {
     assert_eq!(outcome.measured.counts.ok, 10_000);
     let late = outcome.measured.series.late.max_ns().unwrap();
     assert!((299 * MS..=301 * MS).contains(&late), "{late}");
-    // the wait belongs to the response time as well: nothing is hidden
+    // the wait is part of the response time as well: nothing is hidden
     assert!(response(&outcome).max.unwrap() >= 299.0);
 }
 
 #[test]
 fn connections_that_cost_more_time_than_there_is_are_opened_one_by_one() {
-    // Fewer of them can be opened in a second than requests fall due: opening one for each that waits would be late with
-    // the next, which open more. A hundred answers a millisecond come on ten.
+    // Fewer connections can be opened per second than requests fall due: opening one for each that waits would delay
+    // the next, which would open more. Ten connections bring a hundred answers per millisecond.
     let spec = spec(open(100_000.0, 10_000), Until::Elapsed(S));
     let sim = || Sim::new(Stub::new(MS / 10)).connect_costs(40_000);
     let (outcome, _) = go(&spec, &mut sim());
@@ -134,7 +134,7 @@ fn connections_that_cost_more_time_than_there_is_are_opened_one_by_one() {
     assert!(outcome.measured.connections.peak <= 50, "{}", outcome.measured.connections.peak);
     let late = |outcome: &Outcome| outcome.measured.series.late.max_ns().unwrap();
     assert!(late(&outcome) < 2 * MS, "{} ns", late(&outcome));
-    // Nor does what fell due while it stood still make it open one each.
+    // Nor do requests that fell due during the stall open one each.
     let (outcome, _) = go(&spec, &mut sim().stalls(vec![(500 * MS, 50 * MS)]));
     assert_eq!(outcome.measured.counts.ok, 100_000);
     assert!(outcome.measured.connections.peak <= 1000, "{}", outcome.measured.connections.peak);
@@ -163,7 +163,7 @@ fn what_waits_at_the_end_is_dropped_and_what_flies_gets_its_grace() {
     assert_eq!(*counts, ticks);
     assert_eq!(outcome.measured.in_window.ok, 8);
     assert_eq!(outcome.measured.window.length_s(), 5.0);
-    // a percentile among the dropped is not known, only that it is at least so much
+    // a percentile among the dropped is not known, only its lower bound
     let d = response(&outcome);
     assert_eq!((d.count, d.censored, d.p50), (50, 40, None));
     assert!(d.over_ms["p50"] > 1000.0);
@@ -195,7 +195,7 @@ fn requests_and_repeats_end_a_closed_load_exactly() {
     assert!((outcome.measured.busy_s / outcome.measured.elapsed_s - 7.0).abs() < 0.01);
 }
 
-/// Answers after a fixed time, and counts what it has answered before a moment. It holds what it has from `holds_from` on.
+/// Answers after a fixed time, and counts its answers before a moment. Answers are held back from `holds_from` on.
 struct Counting {
     service_ns: u64,
     holds_from_ns: u64,
@@ -225,20 +225,20 @@ impl Server for Counting {
 
 #[test]
 fn stragglers_keep_their_times_and_leave_the_rate_of_a_closed_load_alone() {
-    // Thirty users, 10 ms an answer, and from 2.995 s on nothing is answered before the eighth second.
+    // Thirty users, 10 ms per answer, and from 2.995 s on nothing is answered before the eighth second.
     let mut spec = spec(Model::Closed { users: 30 }, Until::Elapsed(3 * S));
     spec.grace_ns = 10 * S;
     let mut sim = Sim::new(Counting::new((2_995 * MS, 8 * S), 3 * S));
     let (outcome, ticks) = go(&spec, &mut sim);
     let measured = &outcome.measured;
     assert_eq!(measured.counts, ticks);
-    // The rate is the server's own count of the duration that was asked for, over that duration.
+    // The rate is the server's own count over the planned duration, divided by that duration.
     assert_eq!(sim.into_server().answered_until, 30 * 299);
     assert_eq!(measured.in_window.ok, 30 * 299);
     assert_eq!((measured.window.from_s, measured.window.to_s, measured.elapsed_s), (0.0, 3.0, 8.0));
-    // All users were busy in all of it, and what they waited for afterwards is not in it.
+    // All users were busy for all of it, and their wait afterwards is not included.
     assert_eq!((measured.busy_in_window_s, measured.busy_s), (30.0 * 3.0, 30.0 * 8.0));
-    // They are counted apart, and their times are whole.
+    // They are counted separately, and their times are complete.
     let stragglers = Stragglers { ok: 30, failed: 0, tail_s: 5.0 };
     assert_eq!(measured.stragglers, stragglers);
     assert_eq!(measured.counts.ok, 30 * 300);
@@ -277,7 +277,7 @@ fn seconds_after_the_window_are_reported_and_are_not_of_it() {
 
 #[test]
 fn a_load_that_is_stopped_has_a_window_up_to_there() {
-    // Stopped when the second second is reported; what is in flight then ends in the fourth.
+    // Stopped when the second second is reported; what is then in flight ends in the fourth.
     for (model, until) in [
         (Model::Closed { users: 30 }, Until::Elapsed(60 * S)),
         (Model::Closed { users: 30 }, Until::Requests(1_000_000)),
@@ -309,7 +309,7 @@ fn a_load_that_is_stopped_has_a_window_up_to_there() {
 
 #[test]
 fn a_load_by_number_ends_with_its_last_answer_and_says_how_long_its_tail_was() {
-    // 300 requests of 30 users, ten each of 10 ms; what begins at 90 ms is answered at 2.09 s.
+    // 300 requests of 30 users, ten each of 10 ms; those begun at 90 ms are answered at 2.09 s.
     for until in [Until::Requests(300), Until::Repeats(10)] {
         let spec = spec(Model::Closed { users: 30 }, until);
         let mut sim = Sim::new(Counting::new((95 * MS, 2_090 * MS), S));
@@ -352,7 +352,7 @@ fn users_ramp_up() {
 
 #[test]
 fn paced_users_show_the_stall_they_waited_through() {
-    // 10 users a step each 100 ms for 10 s: 1,000 requests; the server stands still for 1.5 s
+    // 10 users, a step every 100 ms for 10 s: 1,000 requests; the server stalls for 1.5 s
     let mut paced = spec(Model::Closed { users: 10 }, Until::Elapsed(10 * S));
     paced.pace_ns = Some(100 * MS);
     let mut stub = Stub::new(MS);
@@ -371,7 +371,7 @@ fn paced_users_show_the_stall_they_waited_through() {
 
 #[test]
 fn paced_requests_that_never_start_are_dropped() {
-    // a step each 100 ms, but an answer takes 1 s
+    // a step every 100 ms, but an answer takes 1 s
     let mut paced = spec(Model::Closed { users: 2 }, Until::Elapsed(5 * S));
     paced.pace_ns = Some(100 * MS);
     let (outcome, _) = go(&paced, &mut Sim::new(Stub::new(S)));
@@ -427,7 +427,7 @@ fn held_connections_are_taken_in_turn() {
         let measured = &outcome.measured;
         assert_eq!((measured.counts.ok, measured.connections.opened), (1000, 1000));
         assert_eq!(measured.series.connect.count(), 1000);
-        // the load began once all were open: 50 ms of connecting are no part of it
+        // the load began once all were open: the 50 ms of connecting are not part of it
         assert!(measured.series.response_ok.max_ns().unwrap() < 60 * MS);
         sim.server(|s| {
             assert_eq!(s.0.len(), 1000);
@@ -529,7 +529,7 @@ fn each_fault_lands_in_its_own_outcome() {
     assert_eq!(of_status(200), Some(counts.ok));
 }
 
-/// A proxy that gives a tunnel to every seventh who asks, and fails the others in different ways. Behind a tunnel
+/// A proxy that grants a tunnel to every seventh request, and fails the others in different ways. Behind a tunnel
 /// every request is answered.
 #[derive(Default)]
 struct FaultyProxy {
@@ -561,7 +561,7 @@ impl Server for FaultyProxy {
             0 => {
                 self.given += 1;
                 self.tunnels.insert(conn, true);
-                // In pieces, with an interim answer in front.
+                // In pieces, preceded by an interim answer.
                 let rest = Reply::Bytes(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n".to_vec());
                 vec![says("HTTP/1.1 1"), says("02 Wait\r\n\r\n"), (at + MS, rest)]
             }
@@ -583,7 +583,7 @@ impl Server for FaultyProxy {
 fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     let mut tunnelled = spec(Model::Closed { users: 5 }, Until::Requests(700));
     tunnelled.timeout_ns = 50 * MS;
-    // Each request asks for a tunnel of its own.
+    // Each request asks for its own tunnel.
     tunnelled.keep_alive = false;
     tunnelled.proxy = Some(Box::new(Proxy { connects: vec![Some(CONNECT.into())] }));
     let mut words = BTreeMap::new();
@@ -608,7 +608,7 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     assert_eq!(counts.failures.total(), 600);
     assert_eq!((outcome.measured.connections.attempted, outcome.measured.connections.opened), (700, 100));
     assert_eq!(outcome.measured.bytes.sent, proxy.received);
-    // 1 ms to the proxy, 11 ms to the end of its answer: both are the connection's.
+    // 1 ms to the proxy, 11 ms to the end of its answer: both are part of the connect time.
     let connect = &outcome.measured.series.connect;
     assert_eq!((connect.count(), connect.min_ns().unwrap() / MS), (100, 12));
     let reported = |outcome: &str, error: &str| words.contains_key(&(outcome.to_owned(), error.to_owned()));
@@ -631,7 +631,7 @@ fn tunnels_are_kept_and_held_like_any_connection() {
     let mut sim = Sim::new(FaultyProxy { asked: 6, ..FaultyProxy::default() });
     let (outcome, _) = go(&tunnelled, &mut sim);
     let proxy = sim.into_server();
-    // Users whose connect failed ask anew; whoever has a tunnel keeps it.
+    // Users whose connect failed ask again; those with a tunnel keep it.
     assert_eq!(outcome.measured.counts.ok, proxy.requests);
     assert_eq!(outcome.measured.connections.opened, proxy.given);
     assert!(proxy.given <= 3 && proxy.requests > 20, "{} {}", proxy.given, proxy.requests);

@@ -1,4 +1,4 @@
-//! Stages, think times and paces in simulated time: who is active when, what falls due, and that it adds up.
+//! Stages, think times and paces in simulated time: who is active when, what falls due, and that the totals add up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ fn staged(stages: &[Stage], open: bool) -> LoadSpec {
     }
 }
 
-/// Answers after a fixed time and notes who asked when.
+/// Answers after a fixed time and notes which connection asked when.
 #[derive(Default)]
 struct Watching {
     service_ns: u64,
@@ -70,7 +70,7 @@ impl Server for Watching {
     }
 }
 
-/// What became of a load at a server with this service time.
+/// The outcome of a load at a server with this service time.
 struct Ran {
     outcome: Outcome,
     ticks: Vec<Tick>,
@@ -141,10 +141,11 @@ fn users_follow_the_stages_over_one_set_of_connections() {
     for second in 30..35 {
         assert_eq!(at(second), 20, "second {second}");
     }
-    // 100 ms an answer: ten a second of each user
+    // 100 ms per answer: ten a second per user
     assert!(ran.due()[10..20].iter().all(|n| *n == 1000), "{:?}", ran.due());
     assert!(ran.due()[31..35].iter().all(|n| *n == 200), "{:?}", ran.due());
-    // Who rests keeps the connection, and who wakes uses it: not one was opened twice or closed before the end.
+    // Resting users keep their connection, and use it again when they wake: none was opened twice or closed before the
+    // end.
     assert_eq!(ran.outcome.measured.connections.opened, 100);
     ran.sim.server(|s| {
         assert_eq!(s.connects, 100);
@@ -156,7 +157,7 @@ fn users_follow_the_stages_over_one_set_of_connections() {
 
 #[test]
 fn the_end_of_a_load_is_the_end_of_its_last_stage() {
-    // Nobody is active in the second half.
+    // No user is active in the second half.
     let ran = go(&staged(&[stage(5, 5, 2 * S), stage(0, 0, 3 * S)], false), 10 * MS);
     let measured = &ran.outcome.measured;
     assert_eq!((measured.elapsed_s, measured.window.to_s), (5.0, 5.0));
@@ -198,7 +199,7 @@ fn paced_users_are_due_while_they_are_active() {
     let ran = go(&spec, 10 * MS);
     assert_eq!(ran.due()[..8], [2, 4, 6, 8, 8, 8, 8, 8]);
     assert_eq!(ran.outcome.measured.window.to_s, 8.0);
-    // They rest for two seconds, and begin anew when they are wanted again.
+    // They rest for two seconds, and begin again when they are wanted.
     let mut spec = staged(&[stage(3, 3, 2 * S), stage(0, 0, 2 * S + 250 * MS), stage(2, 2, S)], false);
     spec.pace_ns = Some(500 * MS);
     let ran = go(&spec, 10 * MS);
@@ -227,7 +228,7 @@ fn paced_users_may_drop_what_they_are_late_for() {
         let ran = go(&spec, 250 * MS);
         let counts = &ran.outcome.measured.counts;
         assert_eq!((counts.due, counts.started, counts.dropped), (100, started, dropped), "{when_behind:?}");
-        // What is due is counted in its own second, whether it begins then or not.
+        // A due request is counted in its own second, whether it begins then or not.
         assert_eq!(ran.due()[..5], [20; 5], "{when_behind:?}");
         let longest = ran.outcome.measured.series.response_ok.max_ns().unwrap();
         match when_behind {
@@ -239,8 +240,8 @@ fn paced_users_may_drop_what_they_are_late_for() {
 
 #[test]
 fn what_is_dropped_at_the_end_leaves_what_is_under_way_its_time() {
-    // Steps at 0, 100, 200 … ms of a user whose answers take 300 ms: its fourth, due at 300 ms, is begun at 900 ms and
-    // answered at 1.2 s. The six behind it are dropped when the load ends.
+    // Steps at 0, 100, 200 … ms of a user whose answers take 300 ms: its fourth, due at 300 ms, begins at 900 ms and
+    // is answered at 1.2 s. The six after it are dropped when the load ends.
     let mut spec = staged(&[stage(1, 1, S)], false);
     spec.pace_ns = Some(100 * MS);
     let ran = go(&spec, 300 * MS);
@@ -251,7 +252,7 @@ fn what_is_dropped_at_the_end_leaves_what_is_under_way_its_time() {
     assert_eq!(series.response_ok.sum_ns() / u128::from(MS), 300 + 500 + 700 + 900);
 }
 
-/// Answers the n-th request after a time and with a status of its own.
+/// Answers the n-th request after its own delay and with its own status.
 struct InTurn(std::vec::IntoIter<(u64, u16)>);
 
 impl Server for InTurn {
@@ -266,7 +267,7 @@ impl Server for InTurn {
     }
 }
 
-/// A user that goes through these steps at a pace of 100 ms: its response times in ms, good ones and failed ones.
+/// A user that goes through these steps at a pace of 100 ms: its response times in ms, successful and failed ones.
 fn paced_way(course: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
     let count = (course.before + course.round + course.after) as usize;
     let script = || Script { on_failure: Step::EndRound, ..Script::plain() };
@@ -292,9 +293,9 @@ fn paced_way(course: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Cou
 fn what_waits_behind_a_due_time_that_was_left_out_has_its_own() {
     // Two steps to log in, and two rounds of one: four requests, if none fails.
     let course = StepOrder { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
-    // The first begins at 0 ms, the second at 100 and fails at 550. At 200 and 300 two fall due and wait; with those the user has
-    // all it may still do, and at 400 and 500 none does. It logs in again, which makes it one request more: that of 200
-    // until 650, while one of 600 falls due and waits, that of 300 until 660, and that of 600 until 670.
+    // The first begins at 0 ms; the second begins at 100 and fails at 550. At 200 and 300 two fall due and wait; these
+    // are all it may still do, so none falls due at 400 and 500. It logs in again, which adds one request: that of 200
+    // lasts until 650, while one of 600 falls due and waits, that of 300 until 660, and that of 600 until 670.
     let answers = vec![(10, 200), (450, 500), (100, 200), (10, 200), (10, 200)];
     let (counts, ok_ms, failed_ms) = paced_way(course, answers, 680 * MS);
     assert_eq!((counts.due, counts.ok, counts.failed(), counts.dropped), (5, 4, 1, 0));
@@ -313,7 +314,7 @@ fn users_who_think_rest_as_well() {
     assert_eq!(ran.outcome.measured.connections.opened, 10);
 }
 
-/// Stages with levels up to `most`, most of which begin where the last one ended.
+/// Stages with levels up to `most`, most of which begin where the previous one ended.
 fn some_stages(most: u64) -> impl Strategy<Value = Vec<Stage>> {
     prop::collection::vec((0..=most, 0u64..800, any::<bool>()), 1..6).prop_map(move |list| {
         let mut stages = vec![stage(1, most.max(1), 100 * MS)];
@@ -346,7 +347,7 @@ proptest! {
         let ran = go(&spec, service_us * 1000);
         let counts = &ran.outcome.measured.counts;
         if spec.pace_ns.is_some() || open {
-            // What falls due is the schedule's affair, whatever the system does.
+            // What falls due depends on the schedule alone, whatever the system does.
             let other = go(&spec, 1000);
             prop_assert_eq!(counts.due, other.outcome.measured.counts.due);
         }

@@ -1,4 +1,4 @@
-//! Conversations over WebSockets in simulated time, against a server that says what it is told to say.
+//! Conversations over WebSockets in simulated time, against a scripted server.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::support::talks::{
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// What the server does when it hears a message: so long after, this. `{}` stands for what it heard.
+/// The server's replies to a message: after this delay, this. `{}` is replaced by the message.
 type Answers = Vec<(u64, Does)>;
 
 #[derive(Clone, Debug)]
@@ -45,15 +45,15 @@ fn text(text: &'static str) -> Does {
 
 #[derive(Default)]
 struct Chat {
-    /// Instead of 101.
+    /// Status sent instead of 101.
     status: u16,
-    /// Says this as its accept key.
+    /// Sends this as its accept key.
     accept: Option<&'static str>,
     /// With the answer to the opening, and after it.
     greets: Answers,
-    /// For the n-th message of a connection; the last one for all that follow.
+    /// For the n-th message of a connection; the last one repeats for all that follow.
     answers: Vec<Answers>,
-    /// It does not answer a goodbye.
+    /// It does not answer a close.
     is_rude: bool,
     heard: BTreeMap<String, u64>,
     goodbyes: u64,
@@ -219,7 +219,7 @@ fn go(spec: &LoadSpec, chat: Chat) -> (Outcome, Chat, Vec<Example>) {
     (outcome, sim.into_server(), examples)
 }
 
-/// What each part came to: ok, and failures by kind.
+/// The result of each part: ok, and failures by kind.
 fn parts(outcome: &Outcome) -> Vec<String> {
     let by_tag = &outcome.measured.by_tag;
     let one = |counts: &loadlab_record::load::Counts| {
@@ -238,12 +238,12 @@ fn everyone_opens_talks_and_says_goodbye() {
     assert_eq!((chat.openings, chat.goodbyes, chat.closed), (12, 12, 12));
     assert_eq!(chat.heard, BTreeMap::from([("hi".into(), 12), ("there".into(), 12)]));
     assert_eq!(outcome.measured.statuses, BTreeMap::from([(101, 12)]));
-    // 1 ms for the opening, 10 ms for each answer, 1 ms for the goodbye.
+    // 1 ms for the opening, 10 ms for each answer, 1 ms for the close.
     assert_eq!(outcome.measured.elapsed_s, 4.0 * 0.022);
     assert!(chat.last_head.starts_with("GET /chat HTTP/1.1\r\nHost: sim\r\nUpgrade: websocket\r\n"));
 }
 
-/// One conversation of three parts and its goodbye: what each part came to, and the error of the first that failed.
+/// One conversation of three parts and its close: the result of each part, and the error of the first that failed.
 #[track_caller]
 fn check(chat: Chat, asks: Vec<Script>, expect: &[&str], error: &str) -> (Outcome, Chat, Vec<Example>) {
     let spec = users(1, 1, talk([vec![open()], asks].concat()));
@@ -307,7 +307,7 @@ fn a_message_that_is_not_as_expected_is_a_failed_check_where_nothing_else_may_co
     let (_, chat, examples) = check(
         Chat::saying(vec![vec![(MS, text("error: bad"))], vec![(MS, text("{}"))]]),
         vec![strict(ask("a", "pong")), ask("b", "b")],
-        // The conversation goes on.
+        // The conversation continues.
         &[OK, "ok 0 check 1", OK, OK],
         "the body does not contain `pong`",
     );
@@ -328,7 +328,7 @@ fn others_are_passed_over_and_the_last_is_shown_when_time_runs_out() {
         "no message as expected within 1.00 s; 1000 others arrived",
     );
     assert_eq!(examples[0].response_body.as_deref(), Some("noise"));
-    // It was hung up on, and it was sent the reason.
+    // The server was disconnected, and was sent the reason.
     assert_eq!((chat.goodbyes, chat.closed), (1, 1));
 }
 
@@ -350,7 +350,7 @@ fn what_came_before_it_is_waited_for_is_found() {
     let chat = || Chat { greets: vec![(0, text("welcome")), (5 * MS, text("news"))], ..Chat::echo() };
     let parts = vec![listen("welcome"), pause(ask("a", "a"), 10 * MS), ask("b", "b")];
     check(chat(), parts, &[OK, OK, OK, OK, OK], "");
-    // Nothing that came before is an answer to what is said afterwards.
+    // Nothing that came before answers what is sent afterwards.
     let parts = vec![pause(listen("welcome"), 10 * MS), within(ask("x", "news"), S)];
     check(
         chat(),
@@ -358,7 +358,7 @@ fn what_came_before_it_is_waited_for_is_found() {
         &[OK, OK, "ok 0 timeout 1", NONE],
         "no message as expected within 1.00 s; another one arrived",
     );
-    // Without an answer to wait for, it may still be heard later.
+    // If no answer is waited for, it may still be received later.
     let parts = vec![pause(say("x"), 10 * MS), listen("news")];
     check(chat(), parts, &[OK, OK, OK, OK], "");
 }
@@ -372,7 +372,7 @@ fn values_are_captured_and_said() {
     let parts = || vec![capturing(strict(ask("login", "id"))), ask("post {c}", "k7")];
     let (_, chat_after, _) = check(chat(), parts(), &[OK, OK, OK, OK], "");
     assert_eq!(chat_after.heard.keys().collect::<Vec<_>>(), ["login", "post k7"]);
-    // What is not there ends the round, and the conversation in order.
+    // A missing value ends the round, and the conversation gracefully.
     let (_, chat, _) = check(
         Chat::saying(vec![vec![(MS, text("{\"idea\": 1}"))]]),
         parts(),
@@ -382,7 +382,7 @@ fn values_are_captured_and_said() {
     assert_eq!((chat.goodbyes, chat.closed), (1, 1));
 }
 
-/// What comes between a part's end and the turn in which it is finished is for those behind it.
+/// Messages between a part's end and the turn in which it is finished are for the parts after it.
 #[test]
 fn messages_that_come_together_go_to_one_part_each() {
     let together = [&[0x81, 1][..], b"a", &[0x81, 1], b"b", &[0x81, 1], b"a"].concat();
@@ -432,7 +432,7 @@ fn who_holds_a_connection_learns_how_it_ended() {
         &["ok 10", "ok 0 protocol 10"],
         "a frame of unknown type, before this part began",
     );
-    // A ping is answered, a message passed over.
+    // A ping is answered, a message skipped.
     let chat = Chat { greets: vec![(S, Does::Frame(0x89, "?")), (S, text("news"))], ..Chat::default() };
     let (outcome, chat, _) = go(&spec(), chat);
     assert_eq!((parts(&outcome), chat.pongs), (vec!["ok 10".to_owned(); 2], 10));
@@ -493,13 +493,13 @@ fn a_budget_that_ends_in_the_middle_of_a_conversation() {
     let scripts = talk(vec![open(), ask("a", "a")]);
     let (outcome, chat, _) = go(&spec(Model::Closed { users: 2 }, Until::Requests(7), scripts), Chat::echo());
     assert_eq!(outcome.measured.counts.ok, 7);
-    // The one who was left in the middle hangs up, and says so.
+    // The one left in the middle closes, and sends a close.
     assert_eq!((chat.openings, chat.goodbyes, chat.closed), (3, 3, 3));
 }
 
 #[test]
 fn what_is_kept_for_a_user_is_bounded() {
-    // The first one is heard at once; 64 of those that come while the user pauses are kept, and the last is not
+    // The first one is received at once; 64 of those that come while the user pauses are kept, and the last is not
     // among them.
     let mut greets: Answers = vec![(0, text("first"))];
     greets.extend((0..100).map(|_| (MS, text("more"))));
@@ -524,7 +524,7 @@ fn a_flood_of_pings_ends() {
     );
 }
 
-/// The same over real sockets, against another implementation's server; messages larger than what a socket takes at once.
+/// The same over real sockets, against another implementation's server; messages larger than a socket takes at once.
 #[track_caller]
 fn over_sockets(io: IoChoice) {
     let server = chat::Chat::start();
@@ -574,7 +574,7 @@ fn any_answers() -> impl Strategy<Value = Answers> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// Whatever a server says and when, all that was due is accounted for, part by part.
+    /// Whatever a server sends and when, everything due is accounted for, part by part.
     #[test]
     fn accounts_balance_whatever_is_said(
         greets in any_answers(),

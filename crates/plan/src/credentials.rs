@@ -1,4 +1,4 @@
-//! What a credential looks like: names of keys and header fields that hold one, and where in a text it stands.
+//! Recognizing credentials: names of keys and header fields that contain one, and where in a text it is.
 //!
 //! Plans and command lines are shown in records and reports with their credentials masked. Nothing here keeps a value.
 
@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use loadlab_record::secrets::MASK;
 
-/// What a name of something secret ends in, without `-`, `_` and capitals.
+/// Endings of secret names, without `-`, `_` and capitals.
 const ENDINGS: [&str; 16] = [
     "password",
     "passwd",
@@ -29,7 +29,7 @@ const ENDINGS: [&str; 16] = [
     "sessionid",
 ];
 
-/// Whether what stands under such a name – of a header field, an environment variable, a form's field – lets others in:
+/// Whether a value under this name – of a header field, an environment variable, a form field – grants access:
 /// `Authorization`, `X-Api-Key`, `DB_PASSWORD`, `accessToken`.
 pub fn is_secret_name(name: &str) -> bool {
     let plain: String =
@@ -37,8 +37,8 @@ pub fn is_secret_name(name: &str) -> bool {
     ENDINGS.iter().any(|ending| plain.ends_with(ending))
 }
 
-/// A value that is secret, and what of it is secret by itself: the token behind `Bearer`, the password in a URL or in
-/// `Basic …`, the values of cookies.
+/// A secret value, and the parts of it that are secret on their own: the token after `Bearer`, the password in a URL
+/// or in `Basic …`, the values of cookies.
 pub fn parts(value: &str) -> Vec<String> {
     let mut found = vec![value.to_owned()];
     let mut add = |text: &str| {
@@ -64,8 +64,8 @@ pub fn parts(value: &str) -> Vec<String> {
     found
 }
 
-/// Where the credentials of a header field's value, or of the value under a secret name, stand: behind the scheme of
-/// `Authorization`, behind the names of cookies, else all of it.
+/// Where the credentials are in a header field's value, or in the value under a secret name: after the scheme of
+/// `Authorization`, after the names of cookies, otherwise all of it.
 pub fn places(name: &str, value: &str) -> Vec<Range<usize>> {
     let lower = name.to_ascii_lowercase();
     if lower.ends_with("authorization")
@@ -84,18 +84,18 @@ pub fn masked(name: &str, value: &str) -> String {
     replaced(value, places(name, value))
 }
 
-/// A text with the passwords in URLs masked: `http://user:***@host`; a user alone is one.
+/// A text with the passwords in URLs masked: `http://user:***@host`; a user without password counts as one.
 pub fn masked_url(text: &str) -> Cow<'_, str> {
     let places = passwords_in(text);
     if places.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replaced(text, places)) }
 }
 
-/// The passwords in URLs of a text, as they are written there.
+/// The passwords in a text's URLs, as written.
 pub fn passwords(text: &str) -> Vec<String> {
     passwords_in(text).into_iter().map(|place| text[place].to_owned()).collect()
 }
 
-/// Places in order, none within another.
+/// Masks places, which are in order and do not overlap.
 pub(crate) fn replaced(text: &str, places: Vec<Range<usize>>) -> String {
     let (mut out, mut from) = (String::new(), 0);
     for place in places {
@@ -107,7 +107,7 @@ pub(crate) fn replaced(text: &str, places: Vec<Range<usize>>) -> String {
     out
 }
 
-/// `Bearer`, and what is behind it.
+/// `Bearer`, and what follows it.
 fn scheme(value: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = value.split_once(' ')?;
     let rest = rest.trim();
@@ -115,7 +115,7 @@ fn scheme(value: &str) -> Option<(&str, &str)> {
     (word && !rest.is_empty() && value.ends_with(rest)).then_some((scheme, rest))
 }
 
-/// The values of `a=b; c=d`; `None` if it is none.
+/// The values of `a=b; c=d`; `None` if it has another form.
 fn cookies(text: &str) -> Option<Vec<Range<usize>>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -136,8 +136,8 @@ fn cookies(text: &str) -> Option<Vec<Range<usize>>> {
     Some(found)
 }
 
-/// Where the passwords of URLs in a text stand. Without one, the user is taken for it: some services take a token there.
-/// What is a name such as `${env.PASSWORD}` is none.
+/// Where a text's URLs have passwords. Without a password, the user counts as one: some services take a token there. A
+/// name such as `${env.PASSWORD}` does not count.
 pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -145,7 +145,7 @@ pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
         let start = from + at + 3;
         let rest = &text[start..];
         from = start;
-        // Names may hold any of these.
+        // Names may contain any of these.
         let mut depth = 0;
         let mut end = None;
         let mut colon = None;

@@ -1,8 +1,8 @@
-//! Credentials that are written straight into a plan or a `--set`: where they stand, so that the plan's text, options and
-//! messages can be shown without them.
+//! Credentials that are written directly into a plan or a `--set`: where they are, so that the plan's text, options
+//! and messages can be shown without them.
 //!
-//! Known by the names of their keys (`auth`, `password`, `Authorization` …) and by their place in a URL. What is a name
-//! such as `${env.TOKEN}` is no credential.
+//! Recognized by the names of their keys (`auth`, `password`, `Authorization` …) and by their place in a URL. A name
+//! such as `${env.TOKEN}` is not a credential.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::text::node::{Kind, Node, Value};
 use crate::text::source::Sources;
 use crate::text::span::Span;
 
-/// Keys below which names say what is looked for in answers, or what a case is called.
+/// Keys whose subkeys name what is searched for in answers, or cases.
 const NOT_SENT: [&str; 6] = ["capture", "check", "expect", "matrix", "probes", "derive"];
 
 /// What was found.
@@ -24,24 +24,24 @@ pub(crate) struct Hidden {
     found: Vec<(Span, String, Vec<Range<usize>>)>,
 }
 
-/// Where in a tree.
+/// A position in a tree.
 #[derive(Clone, Copy)]
 struct At<'k> {
     key: &'k str,
     /// Below `auth`.
     in_auth: bool,
-    /// Names of keys mean nothing here.
+    /// Names of keys have no meaning here.
     is_named: bool,
 }
 
 impl Hidden {
-    /// Looks through a tree that stands at a path.
+    /// Searches a tree at a path.
     pub fn find(&mut self, node: &Node, path: &str) {
         let at = path.split('.').fold(At { key: "", in_auth: false, is_named: true }, At::below);
         self.walk(node, at);
     }
 
-    /// Hides a value that cannot be read, if it stands where a credential does.
+    /// Hides a value that cannot be read, if it is where a credential belongs.
     pub fn hide_unread(&mut self, value: &str, span: Span, path: &str) {
         let at = path.split('.').fold(At { key: "", in_auth: false, is_named: true }, At::below);
         if at.is_secret() {
@@ -107,9 +107,9 @@ impl<'k> At<'k> {
     }
 }
 
-/// Where parts of a scalar's text stand in the source. The scalar may be quoted, folded or a block, of which the span is the
-/// first line: a part that cannot be found as it is, is looked for word by word, and if not even these are there, all of
-/// the span is hidden.
+/// Where parts of a scalar's text are in the source. The scalar may be quoted, folded or a block, whose span is the
+/// first line: a part that is not found literally is searched for word by word, and if even the words are missing, the
+/// whole span is hidden.
 fn spans_of<'t>(source: &str, span: Span, parts: impl Iterator<Item = &'t str>) -> Vec<Span> {
     let mut found = Vec::new();
     let mut from = span.start as usize;
@@ -123,7 +123,7 @@ fn spans_of<'t>(source: &str, span: Span, parts: impl Iterator<Item = &'t str>) 
         }
         for word in part.split_whitespace() {
             match source.get(from..).and_then(|text| text.find(word)) {
-                // A block's lines follow one another: what is further away is something else.
+                // A block's lines are consecutive: a match further away is something else.
                 Some(at) if source[from..from + at].trim().len() <= 2 => {
                     let is_next = !source[from..from + at].contains('\n');
                     let end = (from + at + word.len()) as u32;

@@ -1,7 +1,7 @@
-//! Whether the ids that requests carry as `${unique}` suffice to tell every request of a run apart.
+//! Whether the ids that requests carry as `${unique}` suffice to distinguish all requests of a run.
 //!
-//! Each load, each batch of it, in each trial has a block of ids of its own. All ids fit into the 53 bits that JSON numbers
-//! hold in most languages, and a block has room for 2³² requests at least.
+//! Each load, each batch of it, in each trial has its own block of ids. All ids fit into the 53 bits of a JSON number
+//! in most languages, and a block has room for at least 2³² requests.
 
 use loadlab_record::schedule::Until;
 
@@ -12,14 +12,14 @@ use crate::text::error::PlanError;
 
 /// Bits of an id.
 pub const ID_BITS: u32 = 53;
-/// Bits of a request's place in its block, at least.
+/// Minimum bits of a request's position in its block.
 pub const REQUEST_BITS: u32 = 32;
-/// At most: a trillion requests are enough.
+/// Maximum: a trillion requests are enough.
 const MOST_REQUEST_BITS: u32 = 40;
-/// Blocks of a run, at most.
+/// Maximum blocks of a run.
 pub const MOST_BLOCKS: u64 = 1 << (ID_BITS - REQUEST_BITS);
 
-/// Bits of a request's place in its block, where there are so many blocks: what these leave.
+/// Bits of a request's position in its block, given the number of blocks: those they leave.
 pub fn request_bits(blocks: u64) -> u32 {
     let block_bits = u64::BITS - (blocks.max(1) - 1).leading_zeros();
     ID_BITS.saturating_sub(block_bits).clamp(REQUEST_BITS, MOST_REQUEST_BITS)
@@ -30,7 +30,7 @@ pub fn parts(case: &Case) -> u64 {
     case.loads.iter().map(|load| u64::from(load.batches)).sum()
 }
 
-/// `durability` by ids would take the requests of one trial for those of another.
+/// Without enough ids, `durability` by ids would confuse the requests of one trial with those of another.
 pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
     let by_ids =
         |case: &Case| case.durability.clone().filter(|l| !matches!(l.persisted, Persisted::Probe(_)));
@@ -58,7 +58,7 @@ pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
     Some(PlanError { file, line, column, message, snippet, related: None, hint: Some(hint) })
 }
 
-/// Requests of a batch of a load, where they are known before.
+/// Requests of a batch of a load, if known in advance.
 fn requests(load: &LoadSpec) -> Option<u64> {
     match (&load.until, &load.model) {
         (Until::Requests(n), _) => Some(*n),

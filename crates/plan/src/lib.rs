@@ -1,16 +1,16 @@
 //! From the text of a plan to checked cases.
 //!
-//! [`Plan::parse`] reads YAML, applies a profile and `--set`, expands the matrix, and gives every case as plain values
-//! with units in their names. What is wrong comes back all at once, each mistake with its place and a hint.
-//! [`schema`] describes the same language for editors.
+//! [`Plan::parse`] reads YAML, applies a profile and `--set`, expands the matrix, and returns every case as plain
+//! values with units in their names. Mistakes are returned all at once, each with its place and a hint. [`schema`]
+//! describes the same language for editors.
 //!
 //! The crate is pure: no files, clock, network or environment. It does not know how a component is started or a
 //! request is sent.
 //!
-//! The way through: `text` (sources and trees) → `expand` (profiles, `--set`, the matrix) → `read` (a file for each
-//! section; mistakes are collected) → `model` (what a checked plan says). `keys` is the language, one table that the reader,
-//! the schema and the reference share; `plan` goes the way; `describe` says a plan in words. `outside` and `hidden`: what
-//! comes from outside, and what is not shown.
+//! The data flow: `text` (sources and trees) → `expand` (profiles, `--set`, the matrix) → `read` (a file for each
+//! section; mistakes are collected) → `model` (a checked plan). `keys` is the language, one table that the reader, the
+//! schema and the reference share; `plan` drives the flow; `describe` puts a plan into words. `outside` and `hidden`:
+//! values from outside, and values that are not shown.
 
 pub mod credentials;
 mod describe;

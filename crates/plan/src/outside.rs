@@ -1,8 +1,8 @@
-//! What a plan takes from outside: `${env.NAME}` and `${file:PATH}`, secret unless marked `public:`.
+//! A plan's inputs from outside: `${env.NAME}` and `${file:PATH}`, secret unless marked `public:`.
 //!
-//! This crate reads neither environment nor files. [`crate::Plan::asks_for`] lists what a plan asks for, the caller gives the
-//! values in [`Outside`], and the reader puts them in. A secret's value goes into requests and commands only: wherever a
-//! text is shown it keeps its name.
+//! This crate reads neither environment nor files. [`crate::Plan::asks_for`] lists what a plan asks for, the caller
+//! provides the values in [`Outside`], and the reader puts them in. A secret's value goes into requests and commands
+//! only: wherever a text is shown it keeps its name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 use crate::model::template::{Piece, pieces};
 use crate::text::shorten::shorten;
 
-/// Most bytes of a value.
+/// The longest value, in bytes.
 pub const MOST_BYTES: usize = 64 * 1024;
 
 /// What a plan asks for.
@@ -18,11 +18,11 @@ pub const MOST_BYTES: usize = 64 * 1024;
 pub enum Reference {
     /// `${env.NAME}`: an environment variable.
     Env(String),
-    /// `${file:PATH}`: a file's content, the path starting in the plan's folder unless it is absolute.
+    /// `${file:PATH}`: a file's content, the path relative to the plan's folder unless it is absolute.
     File(String),
 }
 
-/// As the plan has it, without braces.
+/// As in the plan, without braces.
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -52,7 +52,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Gives a value, or says why there is none. A file's content loses one newline at its end.
+    /// Provides a value, or the reason why there is none. A file's content loses one newline at its end.
     pub fn give(&mut self, reference: Reference, value: Result<String, Missing>) {
         let value = value.map(|text| match reference {
             Reference::Env(_) => text,
@@ -83,7 +83,7 @@ fn without_newline(mut text: String) -> String {
     text
 }
 
-/// A name in a text that stands for something outside.
+/// A name in a text that refers to something outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub reference: Reference,
@@ -92,8 +92,8 @@ pub(crate) struct Asked {
     pub is_raw: bool,
 }
 
-/// What a name between `${` and `}` asks for from outside; `None` when it is another kind of name, and message and hint
-/// when it is written wrongly.
+/// What a name between `${` and `}` asks for from outside; `None` if it is another kind of name, or message and hint
+/// if it is malformed.
 pub(crate) fn asked(name: &str) -> Option<Result<Asked, (String, String)>> {
     let inner = name.strip_prefix("raw").and_then(|n| n.trim_start().strip_prefix('(')?.strip_suffix(')'));
     let is_raw = inner.is_some();
@@ -131,7 +131,7 @@ pub(crate) fn asked(name: &str) -> Option<Result<Asked, (String, String)>> {
     Some(Ok(Asked { reference, is_public, is_raw }))
 }
 
-/// Whether a text has names in it and all of them ask for something outside.
+/// Whether a text contains names and all of them ask for something outside.
 pub(crate) fn is_outside_only(text: &str) -> bool {
     let names = |piece: &Piece<'_>| match piece {
         Piece::Text(_) => true,
@@ -140,7 +140,7 @@ pub(crate) fn is_outside_only(text: &str) -> bool {
     pieces(text).is_ok_and(|list| list.iter().all(names))
 }
 
-/// Adds what a text asks for; what is written wrongly is reported when it is read.
+/// Adds what a text asks for; malformed names are reported when the text is read.
 pub(crate) fn collect(text: &str, found: &mut Vec<Reference>) {
     for piece in pieces(text).unwrap_or_default() {
         let Piece::Name(name) = piece else { continue };

@@ -30,11 +30,11 @@ pub struct Options {
     pub set: Vec<(String, String)>,
     /// `--tags a,b`: only steps with one of these; empty is all.
     pub tags: Vec<String>,
-    /// `--case GLOB`: only cases with such a name.
+    /// `--case GLOB`: only cases whose name matches.
     pub cases_glob: Option<String>,
     /// `--trials N`.
     pub trials: Option<u32>,
-    /// What `${plan.dir}` stands for and relative paths start with; by default what the plan's path says before its
+    /// The value of `${plan.dir}`, and the base of relative paths; by default the part of the plan's path before its
     /// last `/`. Programs give an absolute path, because components run in folders of their own.
     pub plan_dir: Option<String>,
     /// Values of `${env.NAME}` and `${file:PATH}`: those that [`Plan::asks_for`] names.
@@ -95,8 +95,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What a plan and its options ask for from outside, each once. A text that is no plan asks for nothing; what is
-    /// wrong with it [`Plan::parse`] says.
+    /// What a plan and its options ask for from outside, each once. A text that is not a plan asks for nothing;
+    /// [`Plan::parse`] reports what is wrong with it.
     pub fn asks_for(text: &str, options: &Options) -> Vec<Reference> {
         let mut found = Vec::new();
         let texts = std::iter::once(text).chain(options.set.iter().map(|(_, value)| value.as_str()));
@@ -111,10 +111,10 @@ impl Plan {
         &self.cases
     }
 
-    /// Which case runs when: (place in [`Plan::cases`], trial from 1).
+    /// Which case runs when: (index in [`Plan::cases`], trial from 1).
     ///
-    /// Interleaved, every round runs all cases once, each round beginning one case later: what drifts over the
-    /// experiment (heat, caches, neighbours) then touches all cases alike, and no case is always the first.
+    /// Interleaved, every round runs all cases once, each round beginning one case later: whatever drifts over the
+    /// experiment (heat, caches, neighbours) then affects all cases alike, and no case is always the first.
     pub fn schedule(&self) -> Vec<(usize, u32)> {
         let cases = self.cases.len();
         match self.order {
@@ -125,7 +125,7 @@ impl Plan {
         }
     }
 
-    /// The experiment in words, one fact a line.
+    /// The experiment in words, one fact per line.
     pub fn describe(&self) -> Vec<String> {
         describe::of(self).iter().map(|line| self.secrets.mask(line).into_owned()).collect()
     }
@@ -179,7 +179,7 @@ impl Plan {
             for case in &mut self.cases {
                 load::choose(&mut case.loads, tags);
             }
-            // Where tags follow from an axis, choosing tags chooses cases.
+            // If tags follow from an axis, choosing tags chooses cases.
             self.cases.retain(|c| !c.loads.is_empty());
             let left = self.cases.iter_mut().flat_map(conditions::drop_left_out).collect::<BTreeSet<_>>();
             self.notes.extend(left);
@@ -199,7 +199,7 @@ fn of_option(option: &str, message: String, hint: Option<String>) -> PlanError {
     }
 }
 
-/// What a path says before its last slash.
+/// The part of a path before its last slash.
 fn folder_of(path: &str) -> String {
     match path.rsplit_once('/') {
         Some(("", _)) => "/".to_owned(),
@@ -208,7 +208,7 @@ fn folder_of(path: &str) -> String {
     }
 }
 
-/// What is found on the way from a plan's text to its cases.
+/// What is collected on the way from a plan's text to its cases.
 #[derive(Default)]
 struct Found {
     problems: Problems,
@@ -219,7 +219,7 @@ struct Found {
     sets: Vec<u32>,
 }
 
-/// Those that are long enough. Shorter credentials of a plan are masked at their places alone.
+/// Those that are long enough. Shorter credentials of a plan are masked only in place.
 fn secrets_of<'v>(values: impl Iterator<Item = &'v String>) -> Secrets {
     let mut secrets = Secrets::default();
     for value in values {
@@ -275,7 +275,7 @@ fn no_profile(wanted: &str, entries: &[Entry]) -> PlanError {
     of_option("--profile", format!("this plan has no profile `{}`", shorten(wanted)), Some(hint))
 }
 
-/// A profile that nobody has chosen yet should not hold a surprise.
+/// Also checks profiles that were not chosen, so that they hold no surprises.
 fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -> Vec<PlanError> {
     let entries = original.get("profiles").map_or(&[][..], Node::entries);
     let mut found: Vec<PlanError> = Vec::new();

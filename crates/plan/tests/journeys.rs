@@ -1,4 +1,4 @@
-//! The language of journeys: what a plan becomes, and what is wrong with one.
+//! The language of journeys: what a plan becomes, and its mistakes.
 
 use loadlab_plan::{
     Auth, Body, CaptureFrom, Case, Escape, Expect, FeedFormat, Model, OnFailure, Operator, Options,
@@ -19,7 +19,7 @@ fn shop() -> Case {
     parsed(JOURNEY).cases()[0].clone()
 }
 
-/// First lines and hints of what is wrong with a load.
+/// First lines and hints of the mistakes in a load.
 fn wrong(load: &str) -> String {
     let text = format!("{HEAD}load:\n  users: 1\n  requests: 1\n{load}");
     shown(&text)
@@ -36,7 +36,7 @@ fn shown(text: &str) -> String {
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// What is wrong with a step.
+/// The mistakes in a step.
 fn step(step: &str) -> String {
     wrong(&format!("  journey:\n    - {step}\n"))
 }
@@ -138,7 +138,7 @@ fn the_rest_is_read() {
     assert_eq!(json[3..], [&Expect::Null, &Expect::Bool(true), &Expect::Text("text".into())]);
     assert_eq!((first.checks.size[0].value, first.checks.time[0].value), (10_000.0, 200e6));
     assert_eq!(first.captures[0].from, CaptureFrom::Regex(r"id=(\d+)".into()));
-    // Setup has slot 0, before 1 and 2.
+    // Setup has slot 0, `user_setup` 1 and 2.
     assert_eq!(first.captures.iter().map(|c| c.slot).collect::<Vec<_>>(), [3, 4, 5]);
 
     let Body::Multipart(parts) = &load.journey[2].body else { panic!("parts") };
@@ -411,7 +411,7 @@ fn paths(value: &serde_json::Value, at: String, out: &mut Vec<String>) {
     out.push(at);
 }
 
-/// Values that might stand anywhere.
+/// Values that might occur anywhere.
 fn odd_value() -> impl Strategy<Value = serde_json::Value> {
     use serde_json::json;
     let odd = vec![
@@ -451,7 +451,7 @@ fn odd_value() -> impl Strategy<Value = serde_json::Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// What the reader takes, the schema takes; and nothing makes either of them panic.
+    /// What the reader accepts, the schema accepts; and nothing makes either of them panic.
     #[test]
     fn accepted_journeys_validate(changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
         thread_local!(static VALIDATOR: jsonschema::Validator =
@@ -475,7 +475,7 @@ proptest! {
     }
 }
 
-/// The plan above speaks all of the language.
+/// The plan above uses all of the language.
 #[test]
 fn all_of_it_can_be_carried_out() {
     let plan = Plan::parse("plan.yaml", JOURNEY, &Options::default()).unwrap_or_else(|e| panic!("{e}"));

@@ -1,15 +1,15 @@
-//! Plans that are wrong: what a person gets to read.
+//! Wrong plans, and the messages people get.
 
 use loadlab_plan::Options;
 
 use crate::common::{HEAD, LOAD, briefly, plain};
 
-/// What is wrong with a load.
+/// The mistakes in a load.
 fn load(inside: &str) -> String {
     briefly(&format!("{HEAD}load:\n{inside}"), &Options::default())
 }
 
-/// What is wrong with a component.
+/// The mistakes in a component.
 fn component(inside: &str) -> String {
     briefly(&format!("{HEAD}{LOAD}system:\n  components:\n    db:\n{inside}"), &Options::default())
 }

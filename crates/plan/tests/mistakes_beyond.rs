@@ -1,4 +1,4 @@
-//! What is wrong beyond the system and the loads: the matrix, conditions, profiles, options.
+//! Mistakes beyond the system and the loads: the matrix, conditions, profiles, options.
 
 use loadlab_plan::Options;
 
@@ -244,7 +244,7 @@ fn ids_suffice_for_the_requests_of_every_load_or_the_plan_is_refused() {
         )
     };
     let requests = |n: u64| format!("users: 1\n  requests: {n}");
-    // The more trials there are, the fewer ids has each.
+    // The more trials there are, the fewer ids each has.
     for (trials, room) in [(1, 1 << 40), (10_000, 1 << 32)] {
         assert_eq!(plain(&plan(trials, &requests(room))), "no mistake");
         let refused = plain(&plan(trials, &requests(room + 1)));

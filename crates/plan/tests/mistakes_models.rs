@@ -1,4 +1,4 @@
-//! Stages, think times, paces and starts that do not go together: what a person gets to read.
+//! Incompatible stages, think times, paces and starts, and the messages people get.
 
 use loadlab_plan::Options;
 
@@ -7,7 +7,7 @@ use crate::common::{HEAD, briefly, mistakes, plain};
 
 const J: &str = "  journey: [ { get: \"http://127.0.0.1:1/\" } ]\n";
 
-/// What is wrong with a load, in short.
+/// The mistakes in a load, in short.
 fn load(inside: &str) -> String {
     briefly(&format!("{HEAD}load:\n{inside}\n{J}"), &Options::default())
 }

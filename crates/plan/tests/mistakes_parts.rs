@@ -1,4 +1,4 @@
-//! Mistakes in components that are no processes: each at its place, with what to do.
+//! Mistakes in components that are not processes: each at its place, with a remedy.
 
 use loadlab_plan::{ComponentKind, External, Image, Isolation, Options, Plan};
 

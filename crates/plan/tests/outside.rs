@@ -5,7 +5,7 @@ use loadlab_plan::{Auth, Body, ComponentKind, Missing, Options, Plan, Reference,
 use crate::common;
 use crate::common::{HEAD, LOAD};
 
-/// What the environment and the plan's folder hold.
+/// The contents of the environment and the plan's folder.
 const KNOWN: [(&str, &str); 10] = [
     ("env.HOST", "127.0.0.1:8080"),
     ("env.TOKEN", "t0ken/with+odd=chars&\"quotes\""),
@@ -19,7 +19,7 @@ const KNOWN: [(&str, &str); 10] = [
     ("file:two.txt", "two-newlines\n\n"),
 ];
 
-/// As the binary does it: what is asked for is given, as far as it is known.
+/// As the binary does it: provides what is asked for, as far as it is known.
 fn options(text: &str, options: Options) -> Options {
     let mut options = options;
     for reference in Plan::asks_for(text, &options) {

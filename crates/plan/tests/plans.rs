@@ -1,4 +1,4 @@
-//! Plans that are right: what they become.
+//! Valid plans, and what they become.
 
 #![expect(clippy::disallowed_methods, reason = "the plans under test are files")]
 
@@ -191,7 +191,7 @@ fn options_change_and_choose() {
         profile: profile.map(str::to_owned),
         ..Options::default()
     };
-    // What is set takes the place of what excludes it.
+    // A set value replaces those that exclude it.
     let plan_ =
         plan("axes", &with(&[("load.rate", "50/s"), ("load.requests", "7"), ("load.batches", "")], None));
     let load = &plan_.cases()[0].loads[0];
@@ -235,7 +235,7 @@ fn what_is_expected_of_a_tag_goes_with_the_tag() {
     assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is ignored: `--tags` excludes its tag"]);
 }
 
-/// A lab's words are its own affair: only that it is a plan, with every profile.
+/// A lab's text does not matter: only that it is a plan, with every profile.
 #[test]
 fn labs_are_plans() {
     let labs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");

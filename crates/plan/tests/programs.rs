@@ -1,5 +1,5 @@
-//! Loads that a program makes, loads of some cases, and figures computed from others: what is read, and what a
-//! person gets to read.
+//! Loads made by a program, loads of some cases, and figures computed from others: what is read, and the messages
+//! people get.
 
 use loadlab_plan::{Command, Model, Options, Plan};
 
@@ -11,7 +11,7 @@ fn parse(text: &str) -> Plan {
     Plan::parse("lab/plan.yaml", text, &Options::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What is wrong with a load, in short.
+/// The mistakes in a load, in short.
 fn load(inside: &str) -> String {
     briefly(&format!("{HEAD}{PROBES}load:\n{inside}\n"), &Options::default())
 }
@@ -34,7 +34,7 @@ fn a_program_is_read() {
     assert_eq!((load.start_ns, load.batches, load.pause_ns), (2_000_000_000, 2, 1_000_000_000));
     assert!(load.journey.is_empty());
     insta::assert_snapshot!(plan.describe()[3], @"load: after 2s: 500 requests made by `./drive --count 500 --to ${run.dir}`, starting at `connected` in its output, counted by probe stored, at most 30s, 2 times with pauses of 1s");
-    // ten minutes, and as many as it likes
+    // ten minutes, and any number of requests
     let least =
         parse(&format!("{HEAD}{PROBES}load: {{ command: {{ run: ./drive, counted_by: stored }} }}\n"));
     let program = least.cases()[0].loads[0].command().cloned();

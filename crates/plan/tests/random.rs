@@ -1,11 +1,11 @@
-//! No text makes the parser panic, and what it says always fits the text.
+//! No text makes the parser panic, and its messages always fit the text.
 
 use loadlab_plan::{Options, Plan, PlanErrors};
 use proptest::prelude::*;
 
 use crate::common;
 
-/// Whatever comes out, it is in the text.
+/// The result is usable: a plan with cases, or errors within the text.
 fn looks_right(text: &str, result: Result<Plan, PlanErrors>) -> Result<(), TestCaseError> {
     match result {
         Ok(plan) => {
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// Texts made to be slow: each is refused, or read, with work that is bounded by its size.
+/// Texts made to be slow: each is refused, or read, with work bounded by its size.
 #[test]
 fn hostile_texts() {
     let head = "loadlab: 1\nname: n\nload: { users: 1, requests: 1, journey: [ { get: \"http://a/\" } ] }\n";

@@ -1,5 +1,5 @@
-//! The page of the book with every key is current. `UPDATE_REFERENCE=1 cargo test -p loadlab-plan --test all reference`
-//! writes it anew.
+//! The book's page with every key is current. `UPDATE_REFERENCE=1 cargo test -p loadlab-plan --test all reference`
+//! rewrites it.
 
 #![expect(clippy::disallowed_methods, reason = "compares a page of the book, or rewrites it")]
 

@@ -1,4 +1,4 @@
-//! The schema says what the parser says.
+//! The schema agrees with the parser.
 
 use jsonschema::Validator;
 use loadlab_plan::{Options, Plan, schema};
@@ -35,7 +35,7 @@ fn good_plans_are_good_for_both() {
     }
 }
 
-/// Changes to a good plan, path and value (null: take it away), that make it wrong for both.
+/// Changes to a good plan, path and value (null: remove it), that make it wrong for both.
 const BROKEN: &[(&str, &str)] = &[
     ("/loadlab", r#"2"#),
     ("/name", r#"null"#),
@@ -245,7 +245,7 @@ fn examples_of_the_reference_are_right() {
     assert!(plans >= 5, "the reference has examples");
 }
 
-/// Values that might stand anywhere.
+/// Values that might occur anywhere.
 fn odd_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
@@ -292,7 +292,7 @@ fn paths(value: &Value, at: String, out: &mut Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// What the parser takes, the schema takes.
+    /// What the parser accepts, the schema accepts.
     #[test]
     fn accepted_plans_validate(which in 0usize..common::GOOD.len(), changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
         thread_local!(static VALIDATOR: Validator = validator());

@@ -1,4 +1,4 @@
-//! The language of conversations over WebSockets: what a step becomes, and what is wrong with one.
+//! The language of conversations over WebSockets: what a step becomes, and its mistakes.
 
 use loadlab_plan::{OnFailure, Options, Plan, Said, schema};
 
@@ -6,7 +6,7 @@ use crate::common::{HEAD, mistakes};
 
 const TALK: &str = include_str!("plans/talk.yaml");
 
-/// First lines and hints of what is wrong with a plan.
+/// First lines and hints of the mistakes in a plan.
 fn shown(text: &str) -> String {
     let all = mistakes(text, &Options::default());
     let kept =
@@ -14,7 +14,7 @@ fn shown(text: &str) -> String {
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// What is wrong with a step.
+/// The mistakes in a step.
 fn step(step: &str) -> String {
     shown(&format!("{HEAD}load:\n  users: 1\n  requests: 1\n  journey:\n    - {step}\n"))
 }

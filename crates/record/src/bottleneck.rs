@@ -1,22 +1,22 @@
-//! What held a system back: the kinds there are, as a closed list, and the answer as it stands in `summary.json`.
+//! What held a system back: the kinds, as a closed list, and the answer as it appears in `summary.json`.
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of end something was at. The list is closed: docs/findings.md explains each.
+/// What was exhausted, or otherwise held the system back. The list is closed: docs/findings.md explains each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// loadlab, or what its machine lets it send.
     Generator,
-    /// A component died.
+    /// A component was killed for memory, or was at its memory limit.
     Died,
     /// A component was killed for memory, or was at its memory limit.
     Memory,
     /// A component was stopped by its CPU limit, or was at it.
     CpuLimit,
-    /// A process had all the open files it may have.
+    /// A process had as many files open as it may.
     OpenFiles,
-    /// A component had all local ports in use that it may have towards one destination.
+    /// A component used all the local ports it may use towards one destination.
     Ports,
     /// The accept queue of a listener was full.
     AcceptQueue,
@@ -45,7 +45,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of the docs.
+    /// All of them, in the order of the documentation.
     pub const ALL: [Kind; 18] = [
         Kind::Generator,
         Kind::Died,
@@ -67,7 +67,7 @@ impl Kind {
         Kind::Nothing,
     ];
 
-    /// As it stands in JSON.
+    /// Its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Generator => "generator",
@@ -92,14 +92,14 @@ impl Kind {
     }
 }
 
-/// How sure the answer is.
+/// How certain the answer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// A conclusion from outside, or from few readings.
+    /// Inferred from outside, or from few readings.
     #[default]
     Low,
-    /// Seen, and something speaks against it or could not be seen.
+    /// Observed, but something contradicts it or could not be seen.
     Medium,
     /// Measured by the kernel's own counters, or by connections on both ends.
     High,
@@ -108,13 +108,13 @@ pub enum Confidence {
 /// The bottleneck of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// Which component, probe, link (`web→db`) or machine (`host`); `null` where nobody can be named.
+    /// Which component, probe, link (`web→db`) or machine (`host`); `null` if none can be named.
     pub component: Option<String>,
-    /// What it was at.
+    /// What it was.
     pub kind: Kind,
-    /// What speaks for it, a sentence each, the strongest first.
+    /// The evidence for it, a sentence each, strongest first.
     pub evidence: Vec<String>,
-    /// How sure that is.
+    /// How certain that is.
     pub confidence: Confidence,
     /// What could not be seen, and why.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

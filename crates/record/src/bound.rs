@@ -18,7 +18,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// All of them with their signs, none behind one that is its beginning.
+    /// All of them with their signs, none after one that is its prefix.
     pub const ALL: [(&'static str, Operator); 6] = [
         ("<=", Operator::AtMost),
         (">=", Operator::AtLeast),
@@ -28,7 +28,7 @@ impl Operator {
         (">", Operator::Greater),
     ];
 
-    /// As it is written.
+    /// Its written form.
     pub fn sign(self) -> &'static str {
         Operator::ALL.iter().find(|(_, operator)| *operator == self).map_or("", |(sign, _)| sign)
     }

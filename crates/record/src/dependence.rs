@@ -1,21 +1,21 @@
-//! How autocorrelated the response times of a load are: requests of one burst, or of one busy period of a queue, are slow
-//! together, so their effective sample size is smaller than their number.
+//! How autocorrelated the response times of a load are: requests of one burst, or of one busy period of a queue, are
+//! slow together, so their effective sample size is smaller than their number.
 //!
-//! Requests are taken in the order in which they fell due. Whether one is slower than most is 0 or 1; of independent
-//! requests the means of blocks of these vary as the binomial says. They vary more where slow ones are clustered: by how
-//! much is the inflation, the number of requests that count as one independent request (batch means; A. M. Law,
-//! *Simulation Modeling and Analysis*, section 9.5.3). Blocks of all sizes are tried and the largest inflation is taken.
-//! What changes more slowly than the load lasts cannot be seen in it.
+//! Requests are taken in the order in which they fell due. Whether one is slower than most is 0 or 1; for independent
+//! requests the means of blocks of these vary binomially. They vary more where slow ones are clustered: the ratio is
+//! the inflation, the number of requests that count as one independent request (batch means; A. M. Law, *Simulation
+//! Modeling and Analysis*, section 9.5.3). Blocks of all sizes are tried and the largest inflation is taken. Changes
+//! slower than the load's duration cannot be seen in it.
 
-/// The threshold is the time that 20 of all requests exceed, or half of them if there are fewer than 40.
+/// The threshold is the time exceeded by 20 of all requests, or by half of them if there are fewer than 40.
 const SLOW: f64 = 20.0;
-/// Fewer blocks than this say nothing about how they vary.
+/// Fewer blocks than this do not show how they vary.
 const FEWEST_BLOCKS: usize = 4;
-/// Standard deviations of the estimate that are added to it: a few blocks may vary little by chance.
+/// Standard deviations added to the estimate: a few blocks may vary little by chance.
 const SURE: f64 = 1.5;
 
-/// Response times of a load's first requests, with when they fell due; both in nanoseconds. To compare them seven digits
-/// are enough, and take half the memory.
+/// Response times of a load's first requests, and when they fell due; both in nanoseconds. Seven digits suffice to
+/// compare them, and take half the memory.
 #[derive(Clone, Debug, Default)]
 pub struct InOrder {
     requests: Vec<(f32, f32)>,
@@ -37,7 +37,7 @@ impl InOrder {
     /// Requests that are kept: as many as percentiles up to p99.9 need.
     pub const KEPT: usize = 10_000;
 
-    /// Empty, with room for all that are kept: recording takes no more memory.
+    /// Empty, with its full capacity allocated: recording takes no more memory.
     pub fn with_room() -> Self {
         InOrder { requests: Vec::with_capacity(Self::KEPT) }
     }
@@ -48,7 +48,7 @@ impl InOrder {
         self.requests.len() < Self::KEPT
     }
 
-    /// A request that fell due then took so long, or at least so long; passed over where there is no room.
+    /// Records a request that fell due then and took this long, or at least this long; ignored if there is no room.
     #[inline]
     pub fn record(&mut self, due_ns: u64, response_ns: u64) {
         if self.has_room() {
@@ -56,11 +56,11 @@ impl InOrder {
         }
     }
 
-    /// Takes those of another: of all of them, those that fell due first are kept.
+    /// Takes those of another: of all of them, the ones that fell due first are kept.
     pub fn merge(&mut self, mut other: InOrder) {
         self.requests.append(&mut other.requests);
         if self.requests.len() > Self::KEPT {
-            // Stable: requests that fell due at the same time stay as they came, and slow ones are not put together.
+            // Stable: requests that fell due at the same time keep their order, and slow ones are not grouped.
             self.requests.sort_by(|a, b| a.0.total_cmp(&b.0));
             self.requests.truncate(Self::KEPT);
             self.requests.shrink_to_fit();
@@ -77,7 +77,7 @@ impl InOrder {
         self.requests.is_empty()
     }
 
-    /// Leaves out those that fell due before.
+    /// Removes those that fell due earlier.
     pub fn leave_out_before(&mut self, due_ns: u64) {
         self.requests.retain(|(due, _)| *due >= due_ns as f32);
     }
@@ -96,10 +96,10 @@ impl Default for Dependence {
 }
 
 impl Dependence {
-    /// Each request stands for itself.
+    /// Each request is independent.
     pub const NONE: Dependence = Dependence { inflation: 1.0 };
 
-    /// So many count as one.
+    /// This many count as one.
     pub fn known(inflation: f64) -> Dependence {
         Dependence { inflation: if inflation.is_finite() { inflation.max(1.0) } else { 1.0 } }
     }
@@ -114,7 +114,7 @@ impl Dependence {
         self.inflation
     }
 
-    /// Of requests in order.
+    /// From requests in order.
     pub fn of_requests(requests: &InOrder) -> Dependence {
         let mut ordered = requests.requests.clone();
         ordered.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -127,7 +127,7 @@ impl Dependence {
         Dependence { inflation: inflation(&blocks) }
     }
 
-    /// Of stretches of time that follow one another: each one's values, with how often they were counted.
+    /// From consecutive stretches of time: each one's values, and how often each was counted.
     pub fn of_stretches(stretches: &[Vec<(u64, u64)>]) -> Dependence {
         let mut all: Vec<(u64, u64)> = stretches.iter().flatten().copied().collect();
         all.sort_unstable();
@@ -153,13 +153,13 @@ fn share_below(count: f64) -> f64 {
     (1.0 - SLOW / count.max(1.0)).max(0.5)
 }
 
-/// What is slower than this is slow.
+/// Values above this are slow.
 fn threshold(sorted: &[u64]) -> Option<u64> {
     let rank = (share_below(sorted.len() as f64) * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.checked_sub(1)?).copied()
 }
 
-/// Slow is what is above the threshold; where nothing is, what is as much.
+/// Values above the threshold are slow; if there are none, values equal to it.
 fn slower_than(limit: u64, largest: Option<u64>) -> impl Fn(u64) -> bool {
     let is_largest = largest == Some(limit);
     move |value| value > limit || is_largest && value == limit
@@ -180,7 +180,7 @@ fn inflation(smallest: &[(u64, u64)]) -> f64 {
             blocks.iter().map(|(slow, all)| (*slow as f64 - share * *all as f64).powi(2)).sum();
         let free = (blocks.len() - 1) as f64;
         let found = squares / (n as f64 * share * (1.0 - share)) * blocks.len() as f64 / free;
-        // Blocks of one request say nothing of how requests are correlated.
+        // Blocks of one request do not show how requests are correlated.
         let sure = if n as usize > blocks.len() { 1.0 + SURE * (2.0 / free).sqrt() } else { 1.0 };
         largest = largest.max(found * sure);
         size *= 2;
@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     fn what_comes_together_counts_less() {
-        // Nothing to tell from nothing, or from values that are all the same.
+        // No inflation from no values, or from values that are all the same.
         assert_eq!((of([]), of([7]), of([7; 500])), (1.0, 1.0, 1.0));
-        // Every other one is slow: as far from coming together as can be.
+        // Every other one is slow: the opposite of clustering.
         assert_eq!(of((0..40).map(|i| i % 2)), 40.0 / 39.0);
-        // The slow half in one piece.
+        // The slow ones in one piece.
         let piece = of((0..400).map(|i| u64::from(i >= 380)));
         assert!(piece > 20.0, "{piece}");
         // The same ones far apart.
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(order.len(), 10);
         (0..2 * InOrder::KEPT as u64).for_each(|i| order.record(i, i));
         assert!(!order.has_room() && order.len() == InOrder::KEPT);
-        // Of two threads that have no room left, those that fell due first are kept, whichever comes first.
+        // Of two threads without room left, those that fell due first are kept, whichever comes first.
         let (mut even, mut odd) = (InOrder::with_room(), InOrder::with_room());
         for i in 0..InOrder::KEPT as u64 {
             even.record(2 * i, 2 * i);

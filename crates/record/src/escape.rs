@@ -1,19 +1,19 @@
-//! How a value is written so that it stays in its place: in a URL, a form, a JSON text or a header field.
+//! How a value is escaped for its place: in a URL, a form, a JSON string or a header field.
 
-/// What a place does to the values put into it.
+/// How a place escapes the values put into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Escape {
     /// Nothing: bodies that are plain text.
     #[default]
     Raw,
-    /// A part of a path or query: percent-encoded but for letters, digits and `-._~` (RFC 3986 §2.3).
+    /// A part of a path or query: percent-encoded except letters, digits and `-._~` (RFC 3986 §2.3).
     Url,
-    /// A path or query that is a URL's already: only what would end the request line early is encoded.
+    /// A path or query already in URL form: only what would end the request line early is encoded.
     UrlRaw,
-    /// The same right behind the host: of a whole URL (a `Location`) scheme, host and fragment are left out, and what
-    /// does not begin with `/` gets one in front.
+    /// The same, directly after the host: of a whole URL (a `Location`) scheme, host and fragment are left out, and
+    /// `/` is prepended if missing.
     UrlTarget,
-    /// Within the quotes of a JSON text (RFC 8259 §7).
+    /// Between the quotes of a JSON string (RFC 8259 §7).
     Json,
     /// `application/x-www-form-urlencoded`: a blank is `+`.
     Form,
@@ -21,15 +21,15 @@ pub enum Escape {
     Header,
 }
 
-/// A value for a header field holds a control character.
+/// A value for a header field contains a control character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlCharacter;
 
 impl Escape {
-    /// Appends a value the way its place wants it.
+    /// Appends a value, escaped for its place.
     ///
     /// # Errors
-    /// A control character for a header field.
+    /// A control character in a header field.
     #[inline]
     pub fn write(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), ControlCharacter> {
         match self {
@@ -56,7 +56,7 @@ impl Escape {
     }
 }
 
-/// Path and query of a whole URL, or what is one already. The fragment goes: it is never sent.
+/// Path and query of a whole URL, or of a text that is already just that. The fragment is dropped: it is never sent.
 fn behind_host(value: &[u8]) -> &[u8] {
     let value = &value[..memchr::memchr(b'#', value).unwrap_or(value.len())];
     let scheme = value.iter().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
@@ -107,7 +107,7 @@ fn form(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that are no UTF-8 become U+FFFD: the document stays one.
+/// Bytes that are not UTF-8 become U+FFFD: the document stays valid.
 fn json(value: &[u8], out: &mut Vec<u8>) {
     for chunk in value.utf8_chunks() {
         for byte in chunk.valid().bytes() {

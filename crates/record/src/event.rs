@@ -15,20 +15,20 @@ pub struct Event {
     pub what: EventKind,
 }
 
-/// What happened; each variant says what its fields are.
+/// What happened; each variant documents its fields.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// A component's process was started.
     Up { component: String, pid: Option<u32> },
-    /// A component answered its readiness check, so long after its start.
+    /// A component answered its readiness check, this long after its start.
     Ready { component: String, after_s: f64 },
-    /// A limit or a reading that this host cannot give, and why.
+    /// A limit or a reading that this host cannot provide, and why.
     Unavailable { component: String, what: String, why: String },
     /// A command of the plan ran (seed, before_trial, after_trial).
     Command { name: String, command: String, exit: Option<i32>, took_s: f64 },
-    /// What all loads ask for together: a trial that is cut off has no summary to say so.
+    /// The combined load of all loads: a trial that is cut off has no summary to record it.
     Planned { load: Box<LoadFacts> },
     /// A load began.
     LoadStarted { load: String, batch: u32 },
@@ -38,19 +38,21 @@ pub enum EventKind {
     DrainStarted { until: String },
     /// Draining ended; `done` is false when the deadline came first.
     Drained { took_s: f64, done: bool },
-    /// A component ended though nobody asked it to. `status` in words (`exit status 1`, `signal 9 (SIGKILL)`, `out of memory`).
+    /// A component ended without being asked to. `status` in words (`exit status 1`, `signal 9 (SIGKILL)`, `out of
+    /// memory`).
     Died { component: String, status: String },
-    /// A component was stopped. `how`: `exited`, or `killed` when it had not followed the orderly signal.
+    /// A component was stopped. `how`: `exited`, or `killed` if it did not obey the termination signal.
     Down { component: String, how: String },
     /// The limits of a component, as read back from the kernel: at its start, and whenever they are changed.
     Limited { component: String, limits: LimitsInForce },
-    /// The kernel killed a process of a component for memory; so many times since its start, at this limit in bytes.
+    /// The kernel killed a process of a component for memory: how many times since its start, and the limit in bytes.
     OutOfMemory { component: String, kills: u64, limit_bytes: Option<u64> },
     /// An event of the plan was carried out (`kill edge2`), or could not be.
     Action { what: String, components: Vec<String>, error: Option<String> },
     /// What was accepted was compared with what was stored.
     Compared { accepted: u64, persisted: u64, lost_max: u64, missing: Vec<u64> },
-    /// A name that the load goes to stood for other addresses when it was over. Connections went to those before.
+    /// A name that the load goes to resolved to other addresses when it was over. Connections went to the earlier
+    /// ones.
     NameMoved { host: String, before: Vec<String>, after: Vec<String> },
     /// Something worth reading (log truncated, sample late …).
     Note { text: String },

@@ -1,14 +1,14 @@
-//! Single exchanges kept whole, a bounded few, so that nobody needs curl to learn what failed.
+//! Single exchanges kept whole, a bounded few, so that finding out what failed does not take curl.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// At most so many of each outcome and tag are kept: the first failed ones and the slowest.
+/// Most kept of each outcome and tag: the first failed ones and the slowest.
 pub const KEPT: usize = 10;
-/// At most so many bytes of a response body are kept.
+/// Most bytes kept of a response body.
 pub const BODY_BYTES: usize = 1024;
-/// At most so many bytes of a head are kept.
+/// Most bytes kept of a head.
 pub const HEAD_BYTES: usize = 4096;
 
 /// Why an exchange was kept.
@@ -24,7 +24,7 @@ pub enum ExampleReason {
 /// One line of `examples.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Example {
-    /// Why it is here.
+    /// Why it was kept.
     pub kept: ExampleReason,
     /// `ok`, or the failure's name.
     pub outcome: String,
@@ -43,7 +43,7 @@ pub struct Example {
     /// Which step of a journey: `before 1`, `step 2`, `after 1`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub step: Option<String>,
-    /// What the user had captured by the end of it, secrets masked.
+    /// What the user had captured by its end, secrets masked.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub captured: BTreeMap<String, String>,
     /// The address it went to.

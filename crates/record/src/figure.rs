@@ -1,16 +1,16 @@
-//! Figures that matter: which way they are better, and what they came to in a trial.
+//! Figures that matter: which direction is better, and their values in a trial.
 
 use serde::{Deserialize, Serialize};
 
 use crate::quantile::FewSamples;
 
-/// Which way a figure is better.
+/// Which direction of a figure is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// The more, the better: the smaller of two is the worse one.
+    /// More is better: the smaller of two is the worse one.
     More,
-    /// The less, the better: the larger of two is the worse one.
+    /// Less is better: the larger of two is the worse one.
     Less,
     /// Neither: the larger of two is taken.
     #[default]
@@ -18,7 +18,7 @@ pub enum Better {
     Neither,
 }
 
-/// What a figure came to in a trial.
+/// A figure's value in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FigureValue {
     /// The number in `unit`; `null` where it is not known exactly.
@@ -26,10 +26,10 @@ pub struct FigureValue {
     /// It is at least this: it falls among requests that never ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// What it most likely is, where a percentile in it has too few samples.
+    /// Its estimate, if a percentile in it has too few samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<f64>,
-    /// And between what it lies, with a confidence of 95 %; `null` where an end is open.
+    /// Its interval at 95 % confidence; `null` where an end is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[Option<f64>; 2]>,
     /// The largest sample of such a percentile.

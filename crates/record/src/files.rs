@@ -1,15 +1,15 @@
-//! Files that loadlab writes: those of its own, whole or not at all and through nobody's link, and those that the user names.
+//! Files that loadlab writes: its own, whole or not at all and never through a link, and those that the user names.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Writes a file beside its place, waits until it is on the disk, and moves it there: a reader sees the old one or the new
+/// Writes a file beside its place, waits until it is on disk, and moves it there: a reader sees the old one or the new
 /// one. A symbolic link at either place is replaced and never followed.
 ///
 /// # Errors
-/// What the system says; the old file is then still there.
+/// The system's error; the old file is then still there.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
@@ -20,13 +20,13 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&beside);
         return Err(e);
     }
-    // The name is on the disk only when its folder is.
+    // The name is on disk only once its folder is.
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 
 fn write_and_sync(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // `create_new` follows no link. What a killed run left makes way, and so does a link.
+    // `create_new` follows no link. A leftover of a killed run is removed, and so is a link.
     let create = || OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = create().or_else(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => fs::remove_file(path).and_then(|()| create()),
@@ -36,12 +36,13 @@ fn write_and_sync(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Opens a file that the user named for writing, as a shell's `>` does: what was in it is gone, and a link such as
-/// `/dev/stdout` is followed. But not what somebody else put under that name into a folder where everybody may, such as
-/// `/tmp`: the kernel can be told to refuse that (`fs.protected_symlinks`, `fs.protected_regular`), and is not everywhere.
+/// Opens a file that the user named for writing, as a shell's `>` does: its old content is gone, and a link such as
+/// `/dev/stdout` is followed. But it refuses a file that another user has put under that name into a world-writable
+/// folder, such as `/tmp`: the kernel can refuse that itself (`fs.protected_symlinks`, `fs.protected_regular`), but
+/// not every system enables it.
 ///
 /// # Errors
-/// What the system says, or that the file is somebody else's.
+/// The system's error, or that the file belongs to another user.
 pub fn create_named(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let (Ok(found), Ok(folder)) = (fs::symlink_metadata(path), fs::metadata(folder))
@@ -55,7 +56,7 @@ pub fn create_named(path: &Path) -> io::Result<File> {
     File::create(path)
 }
 
-/// A name of one owner in a folder of another, as the kernel judges where that is switched on.
+/// A name of one owner in a folder of another, by the kernel's rule where that is enabled.
 fn is_planted(owner: u32, (folder_owner, folder_mode): (u32, u32), user: u32) -> bool {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o002;
@@ -63,11 +64,11 @@ fn is_planted(owner: u32, (folder_owner, folder_mode): (u32, u32), user: u32) ->
     is_for_everybody && owner != user && owner != folder_owner
 }
 
-/// Why a folder that is there already must not hold a record: others could put links or files of their own where the
-/// record's are going to be.
+/// Why an existing folder must not hold a record: others could put links or files of their own where the record's
+/// files will be.
 ///
 /// # Errors
-/// What the system says when it is looked at.
+/// The system's error when inspecting it.
 pub fn not_ones_own(folder: &Path) -> io::Result<Option<String>> {
     let user = user();
     let link = fs::symlink_metadata(folder)?;
@@ -107,7 +108,7 @@ mod tests {
         assert!(!fs::symlink_metadata(&file).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing lies beside it");
-        // What a killed run left is no hindrance.
+        // A leftover of a killed run is no obstacle.
         fs::write(dir.path().join("report.html.tmp"), "half").unwrap();
         replace(&file, b"newer").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "newer");

@@ -1,17 +1,17 @@
 //! The histogram every duration goes into: log-linear, fixed bounds, exact to add.
 //!
-//! The layout is HdrHistogram's with three significant digits (values below 2,048 ns are kept exactly, above
-//! that every power of two has 1,024 buckets, so a value is known to 1/1,024), over 1 ns to 2^45 ns (9.7 h).
-//! All histograms share the same bounds, hence merging is integer addition: associative, commutative, exact.
-//! It is not the `hdrhistogram` crate because the engine needs a recorder without branches for
-//! auto-resizing, an exact sum, and a reset that touches only what was used: the 288 KiB of counts stay
-//! unmapped until a value falls there, so a histogram costs a few pages.
+//! The layout is HdrHistogram's with three significant digits (values below 2,048 ns are kept exactly, above that
+//! every power of two has 1,024 buckets, so a value is known to 1/1,024), over 1 ns to 2^45 ns (9.7 h). All histograms
+//! share the same bounds, so merging is integer addition: associative, commutative, exact. It is not the
+//! `hdrhistogram` crate because the engine needs a recorder without branches for auto-resizing, an exact sum, and a
+//! reset that touches only what was used: the 288 KiB of counts stay unmapped until a value falls there, so a
+//! histogram costs a few pages.
 
 /// Buckets per power of two.
 const SUB_BITS: u32 = 10;
 const SUB: u64 = 1 << SUB_BITS;
 const MAX_BITS: u32 = 45;
-/// The largest value told apart; larger ones are counted in the last bucket (their exact maximum is kept).
+/// The largest distinguishable value; larger ones are counted in the last bucket (their exact maximum is kept).
 pub const MAX_NS: u64 = (1 << MAX_BITS) - 1;
 const BUCKETS: usize = (SUB as usize) * (MAX_BITS - SUB_BITS + 1) as usize;
 
@@ -32,7 +32,7 @@ impl Default for Histogram {
 }
 
 impl Clone for Histogram {
-    /// Touches what is used, as everything here does.
+    /// Touches only what is used, as everything here does.
     fn clone(&self) -> Self {
         let mut new = Self::new();
         new.merge(self);
@@ -139,7 +139,7 @@ impl Histogram {
     /// The share of values within one standard deviation of the mean.
     pub fn within_stdev(&self) -> Option<f64> {
         let (mean, stdev) = (self.mean_ns()?, self.stdev_ns()?);
-        // Half a bucket of slack, so that a histogram of one value is wholly within its own deviation of 0.
+        // Half a bucket of slack, so that a histogram of one value lies wholly within its own deviation of 0.
         let within: u64 = self
             .buckets()
             .filter(|b| (b.middle_ns() - mean).abs() <= stdev + (b.high_ns - b.low_ns) as f64 / 2.0 + 0.5)

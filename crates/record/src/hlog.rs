@@ -1,16 +1,15 @@
-//! `latency.hlog`: an HdrHistogram interval log, so that the tools of that family read our records.
+//! `latency.hlog`: an HdrHistogram interval log, so that the tools of that family can read our records.
 //!
-//! Format 1.3: a header, then one line per interval and series with something in it:
-//! `Tag=SERIES,FROM_S,LENGTH_S,MAX_US,BASE64`. The last field is a V2 histogram (deflated, then base64), three
-//! significant digits, values in **microseconds**. Tags are the names of [`Series::all`]; the requests of one
-//! tag stand under `tag.NAME.response`, `tag.NAME.response_censored` and `tag.NAME.response_failed` (`%`, `,`,
-//! `=`, white space and controls of NAME as `%XX`). A comment `#[Load: NAME]` says which load of the plan the lines below
-//! it belong to; other readers skip it. Times are those of the trial's clock. A series without a value in an
-//! interval has no line.
+//! Format 1.3: a header, then one line per interval and non-empty series: `Tag=SERIES,FROM_S,LENGTH_S,MAX_US,BASE64`.
+//! The last field is a V2 histogram (deflated, then base64), three significant digits, values in **microseconds**.
+//! Tags are the names of [`Series::all`]; the requests of one tag are under `tag.NAME.response`,
+//! `tag.NAME.response_censored` and `tag.NAME.response_failed` (`%`, `,`, `=`, white space and controls of NAME as
+//! `%XX`). A comment `#[Load: NAME]` names the load of the plan that the lines below it belong to; other readers skip
+//! it. Times are on the trial's clock. A series without a value in an interval has no line.
 //!
-//! Ours are in nanoseconds: every bucket goes out at its middle (within the exact minimum and maximum), rounded
-//! to the nearest microsecond but to no less than 1 µs unless it is 0. The exact maximum is in the third
-//! field and comes back from there. A percentile read back is therefore within 0.2 % or 1 µs of the original.
+//! Ours are in nanoseconds: every bucket is written as its midpoint (within the exact minimum and maximum), rounded to
+//! the nearest microsecond but to no less than 1 µs unless it is 0. The exact maximum is in the third field and is
+//! restored from there. A percentile read back is therefore within 0.2 % or 1 µs of the original.
 //!
 //! Reading never panics, whatever the bytes: the payload is decoded here, with limits, and not by the
 //! `hdrhistogram` crate, which trusts lengths in the header.
@@ -37,7 +36,7 @@ pub const HEADER: &str = "#[Histogram log format version 1.3]\n\
 const DIGITS: u8 = 3;
 /// No histogram of five digits inflates to more than this.
 const MAX_INFLATED_BYTES: u64 = 1 << 24;
-/// A count beyond this is damage: no second holds so many requests, and sums must not overflow.
+/// A count beyond this is damage: no second has so many requests, and sums must not overflow.
 const MAX_COUNT: u64 = 1 << 44;
 const V2_COOKIE: u32 = 0x1c84_9313;
 const V2_DEFLATED_COOKIE: u32 = 0x1c84_9314;
@@ -82,7 +81,7 @@ impl Encoder {
         })
     }
 
-    /// The lines of one interval of one load, to be written in one call. Empty when nothing was timed in it.
+    /// The lines of one interval of one load, to be written in one call. Empty if nothing was timed in it.
     ///
     /// # Errors
     /// Only if a count is above 2^63.
@@ -96,7 +95,7 @@ impl Encoder {
     ) -> io::Result<&[u8]> {
         self.lines.clear();
         let times = format!("{},{}", seconds(from_s), seconds(length_s));
-        // Said every time, so that no line depends on one that may not have reached the disk.
+        // Repeated every time, so that no line depends on one that may not have reached the disk.
         writeln!(self.lines, "#[Load: {}]", escape(load, false))?;
         let nothing = self.lines.len();
         for (name, histogram) in series.all() {
@@ -141,7 +140,7 @@ fn to_micros(ns: u64) -> u64 {
     }
 }
 
-/// Seconds as the log has them. The Rust port reads neither signs nor integers without a point.
+/// Seconds in the log's form. The Rust port reads neither signs nor integers without a point.
 fn seconds(value: f64) -> String {
     let value = if value.is_finite() { value.max(0.0) } else { 0.0 };
     format!("{value:.6}")
@@ -183,11 +182,11 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// One line of a log: what one series of one load held in one interval. A few bytes per distinct value, since
-/// readers keep one for every second of every series; [`Interval::histogram`] gives the histogram.
+/// One line of a log: one series of one load in one interval. A few bytes per distinct value, since readers keep one
+/// for every second of every series; [`Interval::histogram`] builds the histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// Load of the plan, if the log says.
+    /// Load of the plan, if the log names it.
     pub load: Option<String>,
     /// Series name as in [`Series::all`], or `tag.NAME.SERIES`.
     pub tag: String,
@@ -200,7 +199,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// An interval from a histogram (for those who have one in hand and want it judged like a record).
+    /// An interval from a histogram (for callers that have one and want it judged like a record).
     pub fn of(load: Option<&str>, tag: &str, from_s: f64, length_s: f64, histogram: &Histogram) -> Interval {
         let (min_ns, max_ns) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
         let middle = |low: u64, high: u64| (low + (high - low) / 2).clamp(min_ns, max_ns);
@@ -265,17 +264,17 @@ impl Interval {
 pub struct Log {
     /// Its intervals, in the order of the file.
     pub intervals: Vec<Interval>,
-    /// Number of a last line that was cut off in the middle, and left out.
+    /// Number of an incomplete last line, which was left out.
     pub torn_line: Option<u64>,
 }
 
 /// Reads a log. `path` is only for messages.
 ///
-/// Timestamps are taken as they stand: a `BaseTime` other than 0 is not added. A last line without an end
-/// that makes no sense was cut off by whatever ended its writer, and is left out.
+/// Timestamps are taken as they are: a `BaseTime` other than 0 is not added. An unterminated last line that cannot be
+/// parsed was cut off when its writer ended, and is left out.
 ///
 /// # Errors
-/// The first line that is no comment, no legend and no interval, with its place.
+/// The first line that is not a comment, a legend or an interval, with its place.
 pub fn read(bytes: &[u8], path: &Path) -> Result<Log, HlogError> {
     let mut log = Log::default();
     let mut load = None;
@@ -355,8 +354,8 @@ fn decode(encoded: &str, max_us: f64) -> Result<(Values, u64), String> {
     let Some(&(low_us, high_us, _)) = buckets.last() else {
         return Ok((Box::default(), 0));
     };
-    // Another writer may scale its maximum column, so it counts only where it can be true: in the last slot,
-    // or as far from it as a bucket's middle is from its end.
+    // Another writer may scale its maximum column, so it is used only where it can be true: in the last slot, or as
+    // far from it as a bucket's middle is from its end.
     let (lowest, highest) = (low_us as f64 * 0.999 - 1.0, high_us as f64 * 1.001 + 1.0);
     let plausible = (lowest..=highest).contains(&max_us);
     let middle_ns = |low: u64, high: u64| -> u64 {
@@ -396,7 +395,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 struct Layout {
     /// log2 of the slots per power of two.
     half_bits: u32,
-    /// log2 of the smallest difference told apart.
+    /// log2 of the smallest distinguishable difference.
     unit_bits: u32,
 }
 
@@ -458,7 +457,7 @@ fn decode_v2(plain: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
     Ok(out)
 }
 
-/// LEB128 as HdrHistogram has it: the ninth byte is taken whole.
+/// LEB128 in HdrHistogram's variant: the ninth byte is taken whole.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for i in 0..9 {

@@ -1,7 +1,7 @@
-//! Ids of requests as ranges: few, since ids are handed out one after another.
+//! Ids of requests as ranges: few, since ids are assigned sequentially.
 //!
-//! A set of a billion ids without holes is one range. What it costs is the holes: requests that failed, and those
-//! that are still under way while their neighbours have ended.
+//! A set of a billion ids without holes is one range. The cost is in the holes: requests that failed, and those that
+//! are still under way while their neighbours have ended.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// What became of the requests that carry an id and ended in one second of one load: a line of `ids.jsonl`.
+/// The requests with an id that ended in one second of one load, by outcome: a line of `ids.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IdLine {
     /// End of the second, on the trial's clock.
@@ -21,22 +21,22 @@ pub struct IdLine {
     /// Answered with success.
     #[serde(default, skip_serializing_if = "IdSet::is_empty")]
     pub accepted: IdSet,
-    /// Sent, and no complete answer came.
+    /// Sent, without a complete answer.
     #[serde(default, skip_serializing_if = "IdSet::is_empty")]
     pub unanswered: IdSet,
-    /// Answered, and not with success.
+    /// Answered, but not with success.
     #[serde(default, skip_serializing_if = "IdSet::is_empty")]
     pub refused: IdSet,
 }
 
-/// All ids of a trial, by what became of their requests.
+/// All ids of a trial, by outcome of their requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentIds {
     /// Answered with success.
     pub accepted: IdSet,
-    /// Sent, and no complete answer came.
+    /// Sent, without a complete answer.
     pub unanswered: IdSet,
-    /// Answered, and not with success.
+    /// Answered, but not with success.
     pub refused: IdSet,
 }
 
@@ -48,10 +48,10 @@ impl SentIds {
         self.refused.merge(&line.refused);
     }
 
-    /// Of a file of [`IdLine`]s; a file that is not there has none. Only one line of it is held at a time.
+    /// From a file of [`IdLine`]s; a missing file has none. Only one line of it is held at a time.
     ///
     /// # Errors
-    /// It cannot be read, or has a line that is none.
+    /// It cannot be read, or has an invalid line.
     pub fn read(path: &Path) -> io::Result<SentIds> {
         let mut sent = SentIds::default();
         let file = match File::open(path) {
@@ -65,13 +65,13 @@ impl SentIds {
     }
 }
 
-/// A set of ids, as ranges with both ends in them, in order, none touching the next.
+/// A set of ids, as inclusive ranges, in order, none touching the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdSet(Vec<(u64, u64)>);
 
 impl IdSet {
-    /// Of ids in any order; an id that is there twice is there once.
+    /// From ids in any order; duplicates count once.
     pub fn of(mut ids: Vec<u64>) -> IdSet {
         ids.sort_unstable();
         let mut ranges: Vec<(u64, u64)> = Vec::new();
@@ -81,7 +81,7 @@ impl IdSet {
         IdSet(ranges)
     }
 
-    /// Nothing is in it.
+    /// It is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -91,13 +91,13 @@ impl IdSet {
         self.0.iter().map(|(from, to)| to - from + 1).sum()
     }
 
-    /// It is in it.
+    /// It contains this id.
     pub fn has(&self, id: u64) -> bool {
         let at = self.0.partition_point(|(_, to)| *to < id);
         self.0.get(at).is_some_and(|(from, _)| *from <= id)
     }
 
-    /// With all that is in another one.
+    /// Adds everything in another one.
     pub fn merge(&mut self, other: &IdSet) {
         if other.is_empty() {
             return;
@@ -115,7 +115,7 @@ impl IdSet {
         self.0 = ranges;
     }
 
-    /// How many of it are in another one as well.
+    /// How many of its ids are also in another one.
     pub fn common(&self, other: &IdSet) -> u64 {
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut count = 0;
@@ -129,7 +129,7 @@ impl IdSet {
         count
     }
 
-    /// The first few that are not in another one.
+    /// The first few ids that are not in another one.
     pub fn missing_in(&self, other: &IdSet, most: usize) -> Vec<u64> {
         let ids = self.0.iter().flat_map(|(from, to)| *from..=*to);
         ids.filter(|id| !other.has(*id)).take(most).collect()

@@ -1,8 +1,8 @@
-//! The waist of the house: what a run is, in memory and on disk.
+//! The narrow waist of loadlab: what a run is, in memory and on disk.
 //!
-//! Everything that loads, watches or brings up a system produces values of this crate; everything that
-//! concludes or draws reads them. It holds no policy: it does not know how a load is sent, how a component
-//! is started, or what a finding is.
+//! Everything that loads, watches or starts a system produces values of this crate; everything that draws conclusions
+//! or charts reads them. It contains no policy: it does not know how a load is sent, how a component is started, or
+//! what a finding is.
 //!
 //! - [`histogram`], [`numbers`], [`outcome`], [`load`]: what the engine counts and times.
 //! - [`quantile`]: what few samples say about a percentile; [`dependence`]: how autocorrelated requests are.

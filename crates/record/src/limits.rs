@@ -1,14 +1,14 @@
-//! The limits of a component as the kernel has them: read back, not as they were asked for.
+//! The limits of a component as the kernel applies them: read back, not as requested.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{format_bytes, format_count, format_duration_ns};
 
-/// What a component may use; absent is: as much as there is.
+/// What a component may use; absent means unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitsInForce {
-    /// CPU time per time, in cores (0.01 is 1 % of one core).
+    /// CPU time per elapsed time, in cores (0.01 is 1 % of one core).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cores: Option<f64>,
     /// Memory, bytes.
@@ -41,24 +41,24 @@ pub struct LimitsInForce {
     /// Bytes per second over its link, each way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth_bytes_per_s: Option<u64>,
-    /// How much longer a round trip over its link takes, nanoseconds.
+    /// Added round-trip time of its link, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u64>,
-    /// By how much at most that varies, nanoseconds.
+    /// Maximum variation of that, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter_ns: Option<u64>,
-    /// Share of what goes over its link that is lost, 0 to 1.
+    /// Share of the traffic on its link that is lost, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_loss: Option<f64>,
 }
 
 impl LimitsInForce {
-    /// There is no limit at all.
+    /// There are no limits.
     pub fn is_empty(&self) -> bool {
         *self == LimitsInForce::default()
     }
 
-    /// In words, the most important first: `1 % of a core`, `15.0 MiB of memory`.
+    /// In words, most important first: `1 % of a core`, `15.0 MiB of memory`.
     pub fn describe(&self) -> Vec<String> {
         let bytes = |n: u64| format_bytes(n as f64);
         let count = |n: u64| format_count(n as f64);

@@ -1,7 +1,7 @@
 //! What a load counted and timed: totals, and one tick a second.
 //!
-//! Identities that hold for every value of [`Counts`] however a run ended, checked by [`Counts::balance`]:
-//! `due = started + dropped` and `started = ok + failed + in_flight`.
+//! Identities that hold for every value of [`Counts`] however a run ended, checked by [`Counts::balance`]: `due =
+//! started + dropped` and `started = ok + failed + in_flight`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::histogram::Histogram;
 use crate::numbers::Numbers;
 use crate::outcome::Failures;
 
-/// Requests, by what became of them.
+/// Requests, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Fell due.
@@ -45,7 +45,8 @@ impl Counts {
         self.in_flight += other.in_flight;
     }
 
-    /// The identities, or the one that does not hold. A violation is a bug of loadlab and makes a run INVALID.
+    /// Checks the identities; the error is the one that does not hold. A violation is a bug of loadlab and makes a run
+    /// INVALID.
     pub fn balance(&self) -> Result<(), String> {
         if self.due != self.started + self.dropped {
             return Err(format!("due {} ≠ started {} + dropped {}", self.due, self.started, self.dropped));
@@ -70,7 +71,7 @@ pub struct Bytes {
     pub received: u64,
 }
 
-/// Durations by what they are, each in a histogram of its own: errors never share one with successes.
+/// Durations by meaning, each in its own histogram: errors never share one with successes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// end − due of ok outcomes.
@@ -87,7 +88,7 @@ pub struct Series {
     pub late: Histogram,
     /// started − noticed.
     pub blocked: Histogram,
-    /// Time to connect, of connections that came about.
+    /// Time to connect, of connections that succeeded.
     pub connect: Histogram,
     /// Time of TLS handshakes that succeeded.
     pub tls: Histogram,
@@ -140,7 +141,7 @@ impl Series {
 /// Counts and times of the requests with one tag.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TagMeasured {
-    /// What became of them.
+    /// Their outcomes.
     pub counts: Counts,
     /// end − due of ok outcomes.
     pub response_ok: Histogram,
@@ -151,7 +152,7 @@ pub struct TagMeasured {
 }
 
 impl TagMeasured {
-    /// Name and histogram of every series of a tag, as in `latency.hlog` behind `tag.NAME.`.
+    /// Name and histogram of every series of a tag, as in `latency.hlog` after `tag.NAME.`.
     pub fn all(&self) -> [(&'static str, &Histogram); 3] {
         [
             ("response", &self.response_ok),
@@ -221,13 +222,13 @@ pub struct Measured {
     pub window: Window,
     /// Requests whose event (falling due, starting, ending ok) lay inside the window.
     pub in_window: InWindow,
-    /// Start to last outcome, or to when waiting for it ended.
+    /// Start to last outcome, or to when loadlab stopped waiting for it.
     pub elapsed_s: f64,
-    /// Sum over requests of the time each was started and not ended (∫ in-flight dt), whole load.
+    /// Sum over requests of the time between start and end (∫ in-flight dt), whole load.
     pub busy_s: f64,
     /// The part of it that lies inside the window.
     pub busy_in_window_s: f64,
-    /// What the window's end found under way, and ended all the same.
+    /// Requests under way at the window's end that still ended.
     pub stragglers: Stragglers,
     /// Connections made, remade and held.
     pub connections: Connections,
@@ -247,20 +248,20 @@ pub struct InWindow {
 }
 
 /// Requests that had begun when the load was over and ended afterwards, within the grace. Their times are in the
-/// percentiles, and they are in no rate.
+/// percentiles, but they are in no rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stragglers {
     /// Answered with success.
     pub ok: u64,
     /// Ended otherwise.
     pub failed: u64,
-    /// From when the load began nothing more to its last answer, seconds. That is the end of the window, or of a closed
-    /// load by number, whose window ends with its last answer, the start of its last request.
+    /// From when the load stopped beginning requests to its last answer, seconds. That is from the end of the window
+    /// or, for a closed load by number, whose window ends with its last answer, from the start of its last request.
     pub tail_s: f64,
 }
 
 impl Stragglers {
-    /// Together with those of another load or batch: the longest tail.
+    /// Combines it with that of another load or batch: the longest tail.
     pub fn merge(&mut self, other: Stragglers) {
         self.ok += other.ok;
         self.failed += other.failed;
@@ -280,15 +281,15 @@ pub struct Connections {
     pub attempted: u64,
     /// Attempts that succeeded.
     pub opened: u64,
-    /// Those that stood already: an earlier load to the same place had left them. They are in none of the two above.
+    /// Those that were already open, left by an earlier load to the same place. Not included in the two above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reused: u64,
-    /// Requests sent again on a new connection because the server had closed the idle one before it saw
-    /// any byte of them. Not failures, not counted twice.
+    /// Requests sent again on a new connection because the server had closed the idle one before it saw any byte of
+    /// them. Not failures, not counted twice.
     pub requests_resent: u64,
     /// Most open at one time (within a tenth of a second).
     pub peak: u64,
-    /// Time to open those that are held, before the load began; `null` when none are.
+    /// Time to open those that are held, before the load began; `null` if none are.
     #[serde(default)]
     pub connect_phase_s: Option<f64>,
     /// What each held connection took of loadlab's own memory, bytes (the kernel's share is not in it).
@@ -300,14 +301,14 @@ pub struct Connections {
     /// Most requests in flight at one time (within a tenth of a second) in the open model; `null` in the closed.
     #[serde(default)]
     pub in_flight_peak: Option<u64>,
-    /// Most users there at one time where arrivals are users (of each load thread, added up), those that think included;
-    /// else missing.
+    /// Most users present at one time where arrivals are users (summed over load threads), including those that think;
+    /// otherwise absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users_peak: Option<u64>,
-    /// How requests fell on users; `null` where each user has a number of its own, or there are none.
+    /// How requests were spread over users; `null` where each user has its own number, or there are none.
     #[serde(default)]
     pub per_user: Option<PerUser>,
-    /// Users of the closed model that left since a data feed had no row for them.
+    /// Users of the closed model that left because a data feed had no row for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub users_without_row: u64,
 }
@@ -334,12 +335,12 @@ pub struct OwnLimits {
     pub open_files: u64,
     /// No port was left to connect from, or the source address is not this machine's.
     pub ports: u64,
-    /// The kernel had no memory for it.
+    /// The kernel had no memory left for it.
     pub memory: u64,
 }
 
 impl OwnLimits {
-    /// One more.
+    /// Counts one more.
     pub fn add(&mut self, limit: OwnLimit) {
         match limit {
             OwnLimit::OpenFiles => self.open_files += 1,
@@ -361,8 +362,8 @@ impl OwnLimits {
     }
 }
 
-/// How requests fell on the users of a closed load. A user that began later, in a ramp, counts as if it had gone on
-/// like that all the time; one that began in the second half is left out.
+/// How requests were spread over the users of a closed load. A user that began later, in a ramp, is extrapolated to
+/// the whole time; one that began in the second half is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerUser {
     /// Users that count.
@@ -402,7 +403,7 @@ impl PerUser {
 pub struct Tick {
     /// Which load of the plan.
     pub load: String,
-    /// Which repeat of the load against the living system (from 0).
+    /// Which repeat of the load against the running system (from 0).
     pub batch: u32,
     /// Start, seconds on the trial's clock (0 = first load's start).
     pub from_s: f64,
@@ -432,8 +433,8 @@ pub struct Tick {
     pub blocked_ms: TickMs,
 }
 
-/// A second's worth of durations in milliseconds, for charts; percentiles are of this second alone and are
-/// never averaged (the histograms in `latency.hlog` are what merges).
+/// A second's worth of durations in milliseconds, for charts; percentiles are of this second alone and are never
+/// averaged (the histograms in `latency.hlog` are for merging).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TickMs {
     /// How many.
@@ -481,7 +482,7 @@ mod tests {
         check(&[100, 0, 0, 0], Some((0, 0, 100, 1, 0.25)));
         // nine of ten fast, one ten times slower
         check(&[100, 100, 100, 100, 100, 10, 100, 100, 100, 100], Some((10, 100, 100, 1, 0.919)));
-        // half and twice as many are not apart yet
+        // half and twice as many are not outliers yet
         check(&[50, 100, 200], Some((50, 100, 200, 0, 0.778)));
         check(&[49, 100, 201], Some((49, 100, 201, 2, 0.773)));
     }

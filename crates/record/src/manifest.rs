@@ -28,9 +28,10 @@ pub struct Manifest {
     pub started: String,
     /// End, likewise; absent while it runs or when it was killed.
     pub ended: Option<String>,
-    /// How it ended; `Partial` until something better is known.
+    /// How it ended; `Partial` until known otherwise.
     pub how: RunEnded,
-    /// The process that writes it: pid and start time in clock ticks since boot, so that a reader can tell a living run.
+    /// The process that writes it: pid and start time in clock ticks since boot, so that a reader can recognize a live
+    /// run.
     pub writer: Writer,
     /// The machine.
     pub host: Host,
@@ -49,15 +50,15 @@ pub struct Manifest {
     /// The figures that matter, as the plan names them; empty where it names none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<FigureFacts>,
-    /// The tool whose layout the report has beside its own: `siege` or `wrk`.
+    /// The tool whose layout the report shows next to its own: `siege` or `wrk`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-    /// What the plan works out of figures of its cases.
+    /// What the plan derives from figures of its cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub derive: Vec<DerivedFacts>,
-    /// `true`: made for a first look; it gives no verdicts on differences.
+    /// `true`: a quick first look, without verdicts on differences.
     pub quick: bool,
-    /// Set where the run is a search for capacity.
+    /// Set if the run is a search for capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFacts>,
 }
@@ -67,14 +68,14 @@ pub struct Manifest {
 pub struct FigureFacts {
     /// Its name.
     pub name: String,
-    /// How it is worked out, in the first case that has it: a [`crate::expr::Sum`].
+    /// How it is computed, in the first case that has it: a [`crate::expr::Sum`].
     pub value: String,
-    /// What it is of.
+    /// Its kind.
     pub kind: Kind,
     /// What a plain number counts, in a word: `documents`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Which way it is better.
+    /// Which direction is better.
     #[serde(default)]
     pub better: Better,
     /// What it is, for readers.
@@ -82,34 +83,34 @@ pub struct FigureFacts {
     pub about: Option<String>,
 }
 
-/// A figure that the plan works out of figures of its cases, each as `CASE.FIGURE`.
+/// A figure that the plan derives from figures of its cases, each as `CASE.FIGURE`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DerivedFacts {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// A sum, difference or product, see [`crate::expr::Sum`].
     pub value: String,
-    /// Another one that it is held against.
+    /// Another one that it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
 }
 
-/// A search for the most load that meets what is expected: its cases are levels, each measurement a trial.
+/// A search for the highest load that meets the expectations: its cases are levels, each measurement a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchFacts {
     /// What is varied: `users`, or `rate` in requests per second.
     pub vary: String,
-    /// The lowest level that was to be tried.
+    /// The lowest level to be tried.
     pub low: u64,
     /// The highest.
     pub high: u64,
     /// The answer in words; absent until there is one.
     pub found: Option<String>,
-    /// The highest level that met what is expected.
+    /// The highest level that met the expectations.
     pub level: Option<u64>,
     /// The lowest that did not.
     pub above: Option<u64>,
-    /// Both were measured twice, and came out the same.
+    /// Both were measured twice, with the same result.
     pub confirmed: bool,
     /// Every trial in order.
     pub path: Vec<SearchStep>,
@@ -124,7 +125,7 @@ pub struct SearchStep {
     pub trial: u32,
     /// `met`, `missed` or `invalid`.
     pub outcome: String,
-    /// By what, in words.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -138,7 +139,7 @@ pub enum RunEnded {
     Broken,
     /// By Ctrl-C.
     Interrupted,
-    /// It runs, or it was killed.
+    /// It is running, or was killed.
     Partial,
 }
 
@@ -190,7 +191,7 @@ pub struct CaseFacts {
     pub users: Option<u64>,
     /// Rate in the open model, if the case has one load.
     pub rate_per_s: Option<f64>,
-    /// Figures that are worked out otherwise than the manifest says, by name.
+    /// Figures computed differently from the manifest, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, String>,
 }

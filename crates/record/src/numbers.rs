@@ -1,10 +1,10 @@
-//! Numbers that a plan captures from answers: counted in buckets of stated width, whatever they are of.
+//! Numbers that a plan captures from answers: counted in buckets of fixed relative width, whatever they measure.
 //!
-//! Each power of two has 128 buckets, on either side of zero, so that a value is known to within 1/256 of itself; what
-//! lies below 2⁻³² counts as zero, and what lies beyond 2⁶⁴ in the last bucket. Buckets come in pages of one power of
-//! two that are made when a value first falls there: memory is bounded by the range of the values and not by how many
-//! there are, and after the first few values nothing is allocated. The smallest, the largest and the sum are kept as
-//! they are. All have the same bounds, so that merging is addition of whole numbers.
+//! Each power of two has 128 buckets, on either side of zero, so a value is known to within 1/256 of itself; values
+//! below 2⁻³² count as zero, and values beyond 2⁶⁴ go into the last bucket. Buckets come in pages of one power of two
+//! that are made when a value first falls there: memory is bounded by the range of the values and not by their number,
+//! and after the first few values nothing is allocated. The smallest, the largest and the sum are exact. All have the
+//! same bounds, so merging is integer addition.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use crate::quantile::{Estimate, Estimates, quantile_of, ranks};
 const SUB: usize = 128;
 /// Bits of a mantissa that choose one of them.
 const SUB_BITS: u32 = 7;
-/// The least power of two that is told apart, and the first that is not.
+/// The lowest distinguishable power of two, and the first beyond the range.
 const FROM: i32 = -32;
 const TO: i32 = 64;
 /// Powers of two on one side of zero.
@@ -67,7 +67,7 @@ fn make(pages: &mut Vec<Page>, page: usize) {
 }
 
 impl Numbers {
-    /// Counts one; what is not finite is passed over.
+    /// Counts one; non-finite values are ignored.
     #[inline]
     pub fn record(&mut self, value: f64) {
         if !value.is_finite() {
@@ -170,7 +170,7 @@ impl Numbers {
         }
     }
 
-    /// Empties it; its memory stays.
+    /// Empties it, keeping its memory.
     pub fn clear(&mut self) {
         if self.count == 0 {
             return;
@@ -182,8 +182,8 @@ impl Numbers {
     }
 }
 
-/// What a captured number came to over a load, in its own unit. Percentiles are known to within 1/256 of themselves,
-/// and `null` with fewer than 10 / (1 − q) values; `p99_estimate` and `p99_interval` then say what is known.
+/// A captured number over a load, in its own unit. Percentiles are known to within 1/256 of themselves, and `null`
+/// with fewer than 10 / (1 − q) values; `p99_estimate` and `p99_interval` then give what is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NumberSummary {
     /// Values captured from answers to requests that fell due in the window.
@@ -206,7 +206,7 @@ pub struct NumberSummary {
     pub p99_9: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
-    /// Of percentiles that are `null` since there are too few values.
+    /// For percentiles that are `null` because there are too few values.
     #[serde(flatten)]
     pub few: Estimates,
 }
@@ -215,7 +215,7 @@ pub struct NumberSummary {
 const OF_NUMBERS: [&str; 6] = ["p50", "p75", "p90", "p95", "p99", "p99_9"];
 
 impl NumberSummary {
-    /// Of numbers whose requests are autocorrelated like this.
+    /// From numbers whose requests are autocorrelated like this.
     pub fn of(numbers: &Numbers, dependence: Dependence) -> Self {
         let count = numbers.count();
         let at = |quantile: f64| {
@@ -295,7 +295,7 @@ mod tests {
         near(2, -1e-9);
         assert_eq!((numbers.at_rank(3), numbers.at_rank(4)), (Some(0.0), Some(0.0)));
         near(5, 9.5);
-        // Beyond what is told apart.
+        // Beyond the distinguishable range.
         assert!(numbers.at_rank(6).unwrap() > 1e19);
         assert_eq!((numbers.at_rank(0), numbers.at_rank(7)), (None, None));
         assert_eq!((Numbers::default().min(), Numbers::default().mean()), (None, None));

@@ -25,7 +25,7 @@ pub enum Failure {
     Reset,
     /// The connection ended inside a response.
     Truncated,
-    /// The bytes received are no valid response.
+    /// The bytes received are not a valid response.
     Protocol,
     /// A response head, or a body that must be kept whole, above its limit.
     TooLarge,
@@ -111,7 +111,7 @@ impl Failures {
         }
     }
 
-    /// Failures that happened at all, with their counts.
+    /// Failures that occurred, with their counts.
     pub fn nonzero(&self) -> impl Iterator<Item = (Failure, u64)> + '_ {
         Failure::ALL.into_iter().map(|f| (f, self.get(f))).filter(|(_, n)| *n > 0)
     }
@@ -119,7 +119,7 @@ impl Failures {
 
 impl Serialize for Failures {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A struct, since its names are ours: a secret that is equal to one must not make it unreadable.
+        // A struct, since its names are ours: a secret equal to one of them must not make it unreadable.
         let mut fields = serializer.serialize_struct("Failures", Failure::ALL.len())?;
         for failure in Failure::ALL {
             fields.serialize_field(failure.name(), &self.get(failure))?;

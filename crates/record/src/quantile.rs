@@ -1,9 +1,9 @@
-//! What few samples say about a percentile: an estimate, and the interval that holds it at 95 %.
+//! What few samples show about a percentile: an estimate, and the interval that contains it at 95 %.
 //!
-//! The interval goes from one order statistic to another, and is right whatever the distribution: how many of `n`
+//! The interval extends from one order statistic to another, and is valid whatever the distribution: how many of `n`
 //! independent samples lie beyond the true quantile is binomial (G. J. Hahn and W. Q. Meeker, *Statistical Intervals*,
-//! Wiley 1991, section 5.2). Where the sample that would be its upper end does not exist, the interval is open. Samples
-//! that are autocorrelated count as fewer ([`crate::dependence`]).
+//! Wiley 1991, section 5.2). If the sample for its upper end does not exist, the interval is open. Autocorrelated
+//! samples count as fewer ([`crate::dependence`]).
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -20,7 +20,7 @@ pub const PERCENTILES: [(&str, f64); 7] = [
     ("p99_99", 0.9999),
 ];
 
-/// Chance that a quantile lies beyond one end of its interval.
+/// Probability that a quantile lies beyond one end of its interval.
 const BEYOND: f64 = 0.025;
 
 /// How many samples a quantile needs before it is reported as a number: ten beyond it.
@@ -33,19 +33,19 @@ pub fn quantile_of(name: &str) -> Option<f64> {
     PERCENTILES.iter().find(|(n, _)| *n == name).map(|(_, quantile)| *quantile)
 }
 
-/// How many samples there are of a percentile, and how many it needs.
+/// How many samples there are for a percentile, and how many it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FewSamples {
     /// Samples there are.
     pub samples: u64,
-    /// Samples that give the percentile as a number, which decides whatever is expected of it.
+    /// Samples that give the percentile as a number, which decides any expectation about it.
     pub needed: u64,
-    /// Seconds that so many take at the rate that was measured; `null` where it is not known.
+    /// How long this many take at the measured rate, seconds; `null` where it is not known.
     pub needed_s: Option<f64>,
 }
 
 impl FewSamples {
-    /// Of so many samples, which took so long.
+    /// For this many samples, taken over this time.
     pub fn of(samples: u64, quantile: f64, lasted_s: f64) -> FewSamples {
         let needed = samples_needed(quantile);
         let takes_s = (samples > 0 && lasted_s > 0.0).then(|| lasted_s * needed as f64 / samples as f64);
@@ -62,15 +62,15 @@ pub struct Ranks {
     pub high: Option<u64>,
 }
 
-/// The ranks for a quantile (between 0 and 1) of `count` samples, not many more than [`samples_needed`], of which each `inflation` count as one independent
-/// sample (1: all are). Never narrower than for independent ones.
+/// The ranks for a quantile (between 0 and 1) of `count` samples, not many more than [`samples_needed`], every
+/// `inflation` of which count as one independent sample (1: all are). Never narrower than for independent ones.
 pub fn ranks(count: u64, quantile: f64, inflation: f64) -> Ranks {
     let plain = independent(count, quantile);
     let fewer = ((count as f64 / inflation.max(1.0)).floor() as u64).max(1);
     if count == 0 || fewer >= count {
         return plain;
     }
-    // Each of the fewer stands for a group of samples, and its rank for any in it: the outermost is taken.
+    // Each of the fewer represents a group of samples, and its rank any rank in the group: the outermost is taken.
     let group = count as f64 / fewer as f64;
     let wide = independent(fewer, quantile);
     let low = wide.low.map(|rank| ((rank - 1) as f64 * group).floor() as u64 + 1);
@@ -87,7 +87,7 @@ fn independent(count: u64, quantile: f64) -> Ranks {
     let mut chance = q.powf(n);
     let mut up_to = chance;
     let (mut beyond, mut fewest) = (0u64, None);
-    // The largest number whose chance of not being exceeded is small, then the least that is hardly ever exceeded.
+    // The largest number that is unlikely not to be exceeded, then the smallest that is hardly ever exceeded.
     while beyond < count {
         if up_to <= BEYOND {
             fewest = Some(beyond);
@@ -102,7 +102,7 @@ fn independent(count: u64, quantile: f64) -> Ranks {
     Ranks { low: (beyond < count).then(|| count - beyond), high: fewest.map(|fewest| count - fewest) }
 }
 
-/// What few samples say about a percentile.
+/// What few samples show about a percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// The sample at the percentile's rank; `None`: it never ended.
@@ -113,23 +113,23 @@ pub struct Estimate {
     pub high: Option<f64>,
 }
 
-/// Estimates of the percentiles of which there are too few samples, in documents `p99_estimate` and `p99_interval`.
+/// Estimates of the percentiles with too few samples; in documents `p99_estimate` and `p99_interval`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimates {
     /// In the order of [`PERCENTILES`].
     by_place: [Option<Estimate>; PERCENTILES.len()],
-    /// So many requests count as one independent request; `None`: each does.
+    /// This many requests count as one independent request; `None`: each does.
     pub widened: Option<f64>,
 }
 
 impl Estimates {
-    /// That of a percentile (`p99_9`); `None`: it is known as a number, or there is no sample.
+    /// The estimate of a percentile (`p99_9`); `None`: it is known as a number, or there is no sample.
     pub fn of(&self, name: &str) -> Option<Estimate> {
         let place = PERCENTILES.iter().position(|(n, _)| *n == name)?;
         self.by_place[place]
     }
 
-    /// Sets that of a percentile.
+    /// Sets the estimate of a percentile.
     pub fn set(&mut self, name: &str, estimate: Estimate) {
         if let Some(place) = PERCENTILES.iter().position(|(n, _)| *n == name) {
             self.by_place[place] = Some(estimate);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn ranks_of_tables() {
-        // Among them the least numbers of samples that give an upper end, ln 0.025 / ln q.
+        // They include the smallest numbers of samples that give an upper end, ln 0.025 / ln q.
         for (count, quantile, low, high) in [
             (0, 0.99, None, None),
             (1, 0.5, None, None),
@@ -237,13 +237,13 @@ mod tests {
             }
             prop_assert!(wide.low.unwrap_or(0) <= plain.low.unwrap_or(0));
             prop_assert!(wide.high.unwrap_or(u64::MAX) >= plain.high.unwrap_or(u64::MAX));
-            // Of a higher percentile both ends are at least as high.
+            // For a higher percentile both ends are at least as high.
             if let Some((_, above)) = PERCENTILES.get(place + 1) {
                 let next = ranks(count, *above, inflation);
                 prop_assert!(next.low.unwrap_or(0) >= wide.low.unwrap_or(0), "{:?} {:?}", wide, next);
                 prop_assert!(next.high.unwrap_or(u64::MAX) >= wide.high.unwrap_or(u64::MAX));
             }
-            // An end that exists exists with more samples.
+            // An end that exists also exists with more samples.
             let larger = ranks(((count as f64 * more).ceil() as u64).min(samples_needed(quantile)), quantile, 1.0);
             prop_assert!(plain.high.is_none() || larger.high.is_some());
             prop_assert!(plain.low.is_none() || larger.low.is_some());

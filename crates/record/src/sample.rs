@@ -1,11 +1,11 @@
-//! What was read of a component (or of loadlab itself, or the host) at one moment.
+//! One reading of a component (or of loadlab itself, or the host).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// One line of `samples.jsonl`: one reading of one component. Counters are totals since the component
-/// started; a reader takes differences. What the host cannot tell is `null`, never zero.
+/// One line of `samples.jsonl`: one reading of one component. Counters are totals since the component started; readers
+/// take differences. What the host cannot report is `null`, never zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// When, in seconds on the trial's clock (0 = first load's start; negative before it).
@@ -16,30 +16,30 @@ pub struct Sample {
     pub cpu_user_s: Option<f64>,
     /// CPU time used in the kernel, seconds.
     pub cpu_system_s: Option<f64>,
-    /// CPU time used in all, seconds (where the kernel only tells the sum, this alone is set).
+    /// CPU time used in all, seconds (where the kernel reports only the sum, this alone is set).
     pub cpu_s: Option<f64>,
     /// Periods of its CPU limit in which it ran.
     #[serde(default)]
     pub periods: Option<u64>,
     /// Periods in which the CPU limit stopped it.
     pub throttled_periods: Option<u64>,
-    /// Time it was stopped by its CPU limit, seconds.
+    /// Time its CPU limit stopped it, seconds.
     pub throttled_s: Option<f64>,
-    /// Memory charged to it: the cgroup's use without page cache where there is a cgroup, else resident.
+    /// Memory charged to it: the cgroup's use without page cache if there is a cgroup, otherwise resident.
     pub memory_bytes: Option<u64>,
     /// Resident memory of its process tree.
     pub resident_bytes: Option<u64>,
     /// Page cache charged to it.
     pub cache_bytes: Option<u64>,
-    /// Its memory limit; absent when it has none.
+    /// Its memory limit; absent if it has none.
     pub memory_limit_bytes: Option<u64>,
-    /// The most memory that was ever charged to it, page cache included.
+    /// The most memory ever charged to it, page cache included.
     #[serde(default)]
     pub memory_peak_bytes: Option<u64>,
-    /// Page faults that took no reading from a disk.
+    /// Page faults that required no disk read.
     #[serde(default)]
     pub minor_faults: Option<u64>,
-    /// Page faults that had to read from a disk.
+    /// Page faults that required a disk read.
     #[serde(default)]
     pub major_faults: Option<u64>,
     /// Times the kernel killed a process of it for memory.
@@ -59,16 +59,16 @@ pub struct Sample {
     pub processes: Option<u64>,
     /// Open file descriptors of its process tree.
     pub open_files: Option<u64>,
-    /// Of the process that is nearest to its limit on open files: what it has open of what it may, 0 to 1.
+    /// For the process closest to its limit on open files: its open files as a share of the limit, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files_share: Option<f64>,
-    /// TCP of its network namespace: a component's own, or else of the host and on its line alone.
+    /// TCP of its network namespace: the component's own; otherwise the host's, and only on the host's line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<Tcp>,
-    /// Time in which some of its tasks waited for a core, memory, or a disk, where the kernel tells (PSI).
+    /// Time in which some of its tasks waited for a core, memory, or a disk, where the kernel reports it (PSI).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
-    /// The machine's load average over the last minute; of the host alone.
+    /// The machine's load average over the last minute; for the host only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_average: Option<f64>,
     /// Probes that belong to no component are samples of the component `probes`: name to value.
@@ -79,35 +79,35 @@ pub struct Sample {
     pub probes_failed: BTreeMap<String, String>,
 }
 
-/// TCP of a network namespace. Counters are totals since it was made.
+/// TCP of a network namespace. Counters are totals since it was created.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tcp {
-    /// Connections that stand, or that the other side has closed.
+    /// Open connections, including those that the other side has closed.
     pub established: Option<u64>,
-    /// Connections that ended and wait out their time.
+    /// Connections that ended and wait in TIME_WAIT.
     pub time_wait: Option<u64>,
-    /// Sockets that no process has any more.
+    /// Sockets that no longer belong to a process.
     pub orphaned: Option<u64>,
-    /// Sockets by state, where there are few enough to look at them all.
+    /// Sockets by state, if there are few enough to read them all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub by_state: BTreeMap<String, u64>,
-    /// Connections that the kernel had made and threw away, since the program did not accept in time.
+    /// Connections that the kernel had completed and dropped because the program did not accept in time.
     pub accept_overflows: Option<u64>,
-    /// Connection requests (SYN) that were thrown away.
+    /// Connection requests (SYN) dropped.
     pub syn_drops: Option<u64>,
-    /// Segments that were sent again.
+    /// Segments retransmitted.
     pub retransmits: Option<u64>,
 }
 
-/// Pressure: seconds in which some tasks stood still for want of something.
+/// Pressure: seconds in which some tasks were stalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pressure {
-    /// Of a core.
+    /// Waiting for a core.
     pub cpu_s: Option<f64>,
-    /// Of memory.
+    /// Waiting for memory.
     pub memory_s: Option<f64>,
-    /// Of a disk.
+    /// Waiting for a disk.
     pub io_s: Option<f64>,
 }

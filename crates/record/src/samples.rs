@@ -1,18 +1,18 @@
-//! The samples of a trial in little room.
+//! A trial's samples in compact form.
 //!
-//! A [`Sample`] has a place for everything that a kernel may tell, and most tell a third of it: an hour of ten components
-//! takes 26 MB so. Here only what was reported takes room, a word each, and names are held once. Readers unpack one trial at a
-//! time.
+//! A [`Sample`] has a field for everything that a kernel may report, and most report a third of it: an hour of ten
+//! components would take 26 MB that way. Here only reported values take space, one word each, and names are stored
+//! once. Readers unpack one trial at a time.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::sample::{Pressure, Sample, Tcp};
 
-/// Samples in the order they were put in.
+/// Samples in insertion order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     rows: Vec<Row>,
-    /// What the rows tell, row after row: the numbers of [`walk`] that are there, then names and values of the maps.
+    /// The rows' values, row after row: the numbers of [`walk`] that are present, then names and values of the maps.
     words: Vec<u64>,
     /// Each name once.
     names: Vec<String>,
@@ -21,9 +21,9 @@ pub struct Samples {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Row {
     at_s: f64,
-    /// Which numbers are there, a bit each; two more for the parts that hold numbers.
+    /// Which numbers are present, one bit each; two more for the parts that hold numbers.
     present: u64,
-    /// Number of its name.
+    /// Index of its name.
     component: u32,
     /// How many entries each map has.
     states: u32,
@@ -40,10 +40,10 @@ enum Number<'a> {
     Real(&'a mut Option<f64>),
 }
 
-/// Every number that a sample may hold, in a fixed order.
+/// Every number that a sample may contain, in a fixed order.
 fn walk(sample: &mut Sample, mut visit: impl FnMut(Number<'_>)) {
     use Number::{Count, Real};
-    // All are named, so that a new one is not forgotten.
+    // All fields are listed, so that a new one is not forgotten.
     let Sample {
         at_s: _,
         component: _,
@@ -100,7 +100,7 @@ fn walk(sample: &mut Sample, mut visit: impl FnMut(Number<'_>)) {
     for count in counts {
         visit(Count(count));
     }
-    // Also where they are absent, so that every number keeps its place.
+    // Also if they are absent, so that every number keeps its place.
     walk_pressure(pressure.as_mut().unwrap_or(&mut Pressure::default()), &mut visit);
     walk_tcp(tcp.as_mut().unwrap_or(&mut Tcp::default()), &mut visit);
 }
@@ -130,7 +130,7 @@ impl Samples {
         self.rows.is_empty()
     }
 
-    /// All, in the order they were put in.
+    /// All, in insertion order.
     pub fn unpacked(&self) -> Vec<Sample> {
         let mut words = self.words.iter().copied();
         // Each row has as many words as were packed for it.
@@ -291,7 +291,7 @@ mod tests {
                 let value = numbers.next().expect("as many as a sample has");
                 match number {
                     Number::Count(place) => *place = value,
-                    // Of a range in which numbers equal themselves.
+                    // In a range where integers are exact.
                     Number::Real(place) => *place = value.map(|v| v as f64),
                 }
             });

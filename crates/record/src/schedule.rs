@@ -1,5 +1,5 @@
-//! What decides when the requests of a load fall due, and when no more of them do: as a plan says it and the engine
-//! takes it. The due times themselves are worked out by the engine.
+//! What decides when the requests of a load fall due, and when it ends: as written in a plan and taken by the engine.
+//! The engine computes the due times themselves.
 
 /// How arrivals of a rate are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,17 +11,17 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// What becomes of a request that falls due while no slot, or its user, is free.
+/// What happens to a request that falls due while no slot, or its user, is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBehind {
-    /// It waits; its response time includes the waiting.
+    /// It waits; its response time includes the wait.
     #[default]
     Queue,
     /// It is dropped, and counted as such.
     Drop,
 }
 
-/// A stage of a load: in a straight line from one level to another. Levels are users, or requests a second.
+/// A stage of a load: a straight line from one level to another. Levels are users, or requests per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stage {
     /// The level it starts at.
@@ -40,7 +40,7 @@ pub enum Think {
     None,
     /// Always this long.
     Constant(u64),
-    /// Anything from the first to the second with equal chance.
+    /// Uniformly distributed from the first to the second.
     Uniform(u64, u64),
     /// With this mean, exponentially distributed.
     Exponential(u64),
@@ -64,6 +64,6 @@ pub enum Until {
     Elapsed(u64),
     /// After this many requests, over all users.
     Requests(u64),
-    /// After each user went this many times through all requests (closed model only).
+    /// After each user has gone through all requests this many times (closed model only).
     Repeats(u64),
 }

@@ -1,8 +1,8 @@
 //! The document of one trial: `bench --json` and each trial's `summary.json`.
 //!
 //! Names and shapes are a contract others build on: additions are free, a change breaks. Durations are in
-//! milliseconds, rates per second of the measured window, sizes in bytes. A number that cannot be known is
-//! `null`, never zero.
+//! milliseconds, rates per second of the measured window, sizes in bytes. A number that cannot be known is `null`,
+//! never zero.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::quantile::{Estimate, Estimates, ranks, samples_needed};
 pub struct Summary {
     /// Version of loadlab that wrote it.
     pub loadlab: String,
-    /// What to make of it.
+    /// The overall judgement.
     pub verdict: Verdict,
     /// How the load ended.
     pub ended: Ended,
@@ -34,16 +34,16 @@ pub struct Summary {
     pub doubts: Vec<Doubt>,
     /// What was expected, and whether it held.
     pub expectations: Vec<Expectation>,
-    /// What was asked for.
+    /// The load as planned.
     pub load: LoadFacts,
     /// Start to last outcome, batches and pauses included.
     pub elapsed_s: f64,
     /// What percentiles and rates cover.
     pub window: Window,
-    /// What was under way when the load was over, and ended all the same: with its times, and in no rate.
+    /// Requests under way when the load was over that still ended: their times count, but they are in no rate.
     #[serde(default)]
     pub stragglers: Stragglers,
-    /// Requests by what became of them.
+    /// Requests by outcome.
     pub requests: Requests,
     /// Failures by kind; their sum is `requests.failed`.
     pub failures: Failures,
@@ -61,7 +61,7 @@ pub struct Summary {
     pub response_ms: Distribution,
     /// end − due of ok outcomes alone.
     pub ok_response_ms: Distribution,
-    /// end − due of failures other than timeouts, which stand among the censored of `response_ms`.
+    /// end − due of failures other than timeouts, which are among the censored of `response_ms`.
     pub failed_response_ms: Distribution,
     /// end − started.
     pub service_ms: Distribution,
@@ -89,9 +89,9 @@ pub struct Summary {
     pub components: BTreeMap<String, ComponentSummary>,
     /// Probes over the load and the drain.
     pub probes: BTreeMap<String, ProbeSummary>,
-    /// Time from the load's end until the work was done; `null` when the plan names no drain.
+    /// Time from the load's end until the work was done; `null` if the plan has no drain.
     pub drain_s: Option<f64>,
-    /// What was accepted and never stored; `null` when the plan names no way to tell.
+    /// What was accepted and never stored; `null` if the plan has no way to check.
     pub loss: Option<Loss>,
     /// Events of the plan, as they were carried out.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -102,24 +102,24 @@ pub struct Summary {
     /// The figures that the plan names, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub figures: BTreeMap<String, FigureValue>,
-    /// What held the system back; absent in records of before.
+    /// What held the system back; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bottleneck: Option<Bottleneck>,
 }
 
 impl Summary {
-    /// How long what was asked for lasted, seconds, the wait for stragglers left out.
+    /// How long the planned load lasted, seconds, without the wait for stragglers.
     pub fn asked_s(&self) -> f64 {
         self.elapsed_s.min(self.window.to_s)
     }
 
-    /// The load went on for stragglers so long that it shows: 2 % of its window.
+    /// The load continued for stragglers for a noticeable time: 2 % of its window.
     pub fn has_tail(&self) -> bool {
         self.stragglers.tail_s > 0.02 * self.window.length_s()
     }
 }
 
-/// What to make of a trial.
+/// A trial's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -127,7 +127,7 @@ pub enum Verdict {
     Pass,
     /// An expectation did not hold, or a component died that should not have.
     Fail,
-    /// Nothing failed, and too few samples leave an expectation open.
+    /// Nothing failed, but too few samples leave an expectation open.
     Undecided,
     /// The measurement cannot be trusted.
     Invalid,
@@ -139,13 +139,13 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// As the plan says.
+    /// As planned.
     Complete,
     /// By a `stop_when` condition.
     Stopped,
     /// By Ctrl-C.
     Interrupted,
-    /// loadlab was killed; this was put together from what it had written.
+    /// loadlab was killed; this was assembled from what it had written.
     Partial,
     /// A component died, or the system did not come up.
     Broken,
@@ -158,7 +158,7 @@ pub struct Doubt {
     pub kind: String,
     /// Makes the trial INVALID.
     pub grave: bool,
-    /// The figures it rests on.
+    /// The figures it is based on.
     pub evidence: String,
     /// What to do about it.
     pub hint: String,
@@ -169,8 +169,8 @@ pub struct Doubt {
 pub struct Expectation {
     /// As written.
     pub expr: String,
-    /// `null`: it is undecided for want of samples (see `undecided`), or could not be known for another reason, and then
-    /// counts as failed.
+    /// `null`: it is undecided because there are too few samples (see `undecided`), or could not be known for another
+    /// reason, and then counts as failed.
     pub holds: Option<bool>,
     /// The left-hand number of its first (or failing) comparison, in the unit it was written in.
     pub value: Option<f64>,
@@ -180,7 +180,7 @@ pub struct Expectation {
     /// Why it could not be known, or which part failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
-    /// There: too few samples leave it open, and this would decide it.
+    /// Present: too few samples leave it open, and this many would decide it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub undecided: Option<FewSamples>,
 }
@@ -197,20 +197,20 @@ impl Expectation {
     }
 }
 
-/// What was asked for.
+/// A load as planned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadFacts {
-    /// `closed`, `open`, `mixed`, or `command`: a program makes the load, a probe counts its requests, and nothing else of
-    /// them is measured.
+    /// `closed`, `open`, `mixed`, or `command`: a program makes the load, a probe counts its requests, and nothing
+    /// else about them is measured.
     pub model: String,
-    /// Users, in the closed model; with stages the most at a time.
+    /// Users, in the closed model; with stages the maximum.
     pub users: Option<u64>,
-    /// Rate, in the open model; with stages the highest.
+    /// Rate, in the open model; with stages the maximum.
     pub rate_per_s: Option<f64>,
-    /// The rate is one of users, who arrive, make a journey and leave; else of requests.
+    /// The rate is one of users, who arrive, make a journey and leave; otherwise of requests.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sessions: bool,
-    /// Begins so long after the trial's loads do.
+    /// Begins this long after the trial's loads do.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub start_s: f64,
     /// How users or rate change.
@@ -225,10 +225,10 @@ pub struct LoadFacts {
     /// Mean think time between a user's requests, if there is any.
     #[serde(default)]
     pub think_s: Option<f64>,
-    /// How think times are spread, if there are any.
+    /// How think times are distributed, if there are any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub think: Option<ThinkFacts>,
-    /// Interval at which a user's steps fall due, if users are paced (they then have due times of their own).
+    /// Interval at which a user's steps fall due, if users are paced (they then have their own due times).
     #[serde(default)]
     pub pace_s: Option<f64>,
     /// Connections are reused.
@@ -239,14 +239,14 @@ pub struct LoadFacts {
     pub url: String,
     /// Seed of everything random.
     pub seed: u64,
-    /// Each load's own, where a trial has several; the rest is then what they ask for together.
+    /// Each load's own facts, if a trial has several; the rest is then the combined load.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub loads: BTreeMap<String, LoadFacts>,
 }
 
 impl LoadFacts {
-    /// Programs make all of the load: requests are counted and the time is taken; response times, failures, bytes and
-    /// what was in flight were not measured, whatever number stands there.
+    /// Programs make all of the load: requests are counted and the time is measured; response times, failures, bytes
+    /// and requests in flight were not measured, whatever their values here.
     pub fn is_command(&self) -> bool {
         self.model == "command"
     }
@@ -256,7 +256,7 @@ fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
 
-/// A stage of a load: in a straight line from one level to another. Levels are users, or requests per second.
+/// A stage of a load: a straight line from one level to another. Levels are users, or requests per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageFacts {
     /// At its start.
@@ -267,29 +267,29 @@ pub struct StageFacts {
     pub over_s: f64,
 }
 
-/// How think times are spread.
+/// How think times are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkFacts {
     /// Always this.
     ConstantS(f64),
-    /// Anything between these with equal chance.
+    /// Uniformly between these.
     UniformS(f64, f64),
     /// Exponentially, with this mean.
     ExponentialS(f64),
-    /// As the steps say, each its own, with this mean over them.
+    /// Set by the steps, each its own, with this mean over them.
     OfStepsS(f64),
 }
 
-/// What one of several loads came to.
+/// The result of one of several loads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadSummary {
     /// From its first window's start to its last one's end, on the trial's clock.
     pub window: Window,
-    /// What was under way when it was over, and ended all the same.
+    /// Requests under way when it was over that still ended.
     #[serde(default)]
     pub stragglers: Stragglers,
-    /// By what became of them.
+    /// By outcome.
     pub requests: Requests,
     /// Failures by kind.
     pub failures: Failures,
@@ -301,7 +301,7 @@ pub struct LoadSummary {
     pub ok_response_ms: Distribution,
 }
 
-/// Requests by what became of them. `due = started + dropped`, `started = ok + failed + in_flight`.
+/// Requests by outcome. `due = started + dropped`, `started = ok + failed + in_flight`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
     /// Fell due.
@@ -347,13 +347,13 @@ pub struct Rates {
 }
 
 /// Durations in milliseconds. Percentiles are `null` with fewer than 10 / (1 − q) samples, and `p99_estimate` and
-/// `p99_interval` then say what is known; or where they fall among censored ones, and `over_ms` then holds what they are
-/// at least.
+/// `p99_interval` then give what is known; or if they fall among censored ones, and `over_ms` then has their lower
+/// bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Samples, censored ones included.
     pub count: u64,
-    /// Censored ones: at least so long.
+    /// Censored ones: known only to be at least this long.
     pub censored: u64,
     /// Mean, censored ones at their age.
     pub mean: Option<f64>,
@@ -379,9 +379,9 @@ pub struct Distribution {
     pub p99_99: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
-    /// Lower bounds of what is `null` or only known from below, by name.
+    /// Lower bounds of values that are `null` or only known from below, by name.
     pub over_ms: BTreeMap<String, f64>,
-    /// Of percentiles that are `null` since there are too few samples.
+    /// For percentiles that are `null` because there are too few samples.
     #[serde(flatten)]
     pub few: Estimates,
 }
@@ -400,8 +400,8 @@ impl Distribution {
     /// From exact durations and right-censored ones that are autocorrelated like this.
     ///
     /// The quantile lies between two bounds: censored values taken at their age (`low`), and taken as endless
-    /// (`high`). Where the two differ by more than 1 % it is not known, only that it is at least `low`; else
-    /// `high` is reported, which never flatters.
+    /// (`high`). If the two differ by more than 1 % it is not known, only that it is at least `low`; otherwise `high`
+    /// is reported, which never flatters.
     pub fn dependent(known: &Histogram, censored: &Histogram, dependence: Dependence) -> Self {
         let mut all = known.clone();
         all.merge(censored);
@@ -412,7 +412,7 @@ impl Distribution {
             mean: all.mean_ns().map(|v| v / 1e6),
             stdev: all.stdev_ns().map(|v| v / 1e6),
             within_stdev: all.within_stdev(),
-            // A censored one may end later than any, so its age is no minimum where there is a real one.
+            // A censored one may end later than any, so its age is not a minimum if there is a real one.
             min: known.min_ns().or(all.min_ns()).map(ms),
             ..Distribution::default()
         };
@@ -443,8 +443,8 @@ impl Distribution {
         out
     }
 
-    /// What too few samples say about a percentile. Censored values stand at their age for the lower end, and as endless
-    /// for the upper one. Where all above the lower end are endless, the percentile falls among the censored.
+    /// What too few samples show about a percentile. Censored values count at their age for the lower end, and as
+    /// endless for the upper one. If all above the lower end are endless, the percentile falls among the censored.
     fn estimate(&mut self, name: &str, quantile: f64, [known, all]: [&Histogram; 2], dependence: Dependence) {
         if all.is_empty() {
             return;
@@ -465,7 +465,7 @@ impl Distribution {
         self.few.widened = (inflation > 1.0).then_some(inflation);
     }
 
-    /// The largest sample, censored or not: a percentile without an upper end may be this or more.
+    /// The largest sample, censored or not: a percentile without an upper bound may be this or more.
     pub fn largest_seen(&self) -> Option<f64> {
         self.max.or_else(|| self.over_ms.get("max").copied())
     }
@@ -502,7 +502,7 @@ impl Distribution {
     }
 }
 
-/// The value at a rank in milliseconds, where it is the same to 1 % whether censored ones are taken at their age or as
+/// The value at a rank in milliseconds, if it is the same to 1 % whether censored ones are taken at their age or as
 /// endless; `None`: it never ended.
 fn known_at(known: &Histogram, all: &Histogram, rank: u64) -> Option<f64> {
     let (low, high) = (all.at_rank(rank)?, known.at_rank(rank)?);
@@ -512,7 +512,7 @@ fn known_at(known: &Histogram, all: &Histogram, rank: u64) -> Option<f64> {
 /// Requests of one tag.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TagSummary {
-    /// By what became of them.
+    /// By outcome.
     pub requests: Requests,
     /// Failures by kind.
     pub failures: Failures,
@@ -533,14 +533,14 @@ pub struct Generator {
     pub threads: u64,
     /// Cores they were bound to; empty when free.
     pub cpus: Vec<u64>,
-    /// CPU time of the load threads up to the end of the load, seconds; the wait for stragglers is not in it.
+    /// CPU time of the load threads up to the end of the load, seconds, without the wait for stragglers.
     pub cpu_s: f64,
-    /// Time load threads were ready and waited for a core, seconds; `null` where the kernel does not tell.
+    /// Time load threads were runnable and waited for a core, seconds; `null` where the kernel does not report it.
     pub run_delay_s: Option<f64>,
-    /// How often load threads got a core, each time after a wait of `run_delay_s` over this on average.
+    /// How often load threads got a core; the average wait each time is `run_delay_s` divided by this.
     #[serde(default)]
     pub time_slices: Option<u64>,
-    /// Time loadlab's own cgroup, or one around it, was stopped by a CPU limit, seconds.
+    /// Time that a CPU limit stopped loadlab's own cgroup, or one around it, seconds.
     pub throttled_s: Option<f64>,
     /// Stretches of time in which a load thread did not run at all, for whatever reason.
     #[serde(default)]
@@ -548,8 +548,8 @@ pub struct Generator {
     /// Time this machine was suspended during the load, seconds: no clock of the load shows it.
     #[serde(default)]
     pub suspended_s: Option<f64>,
-    /// Time of the load that is in ticks longer than a second, seconds: what merges the counts had too little time. What
-    /// is counted over the whole load is complete all the same.
+    /// Time of the load in ticks longer than a second, seconds: the merging thread had too little time. Counts over
+    /// the whole load are complete all the same.
     #[serde(default)]
     pub coarse_s: f64,
     /// Peak resident memory of loadlab.
@@ -559,7 +559,7 @@ pub struct Generator {
 }
 
 /// Gaps of more than a tenth of a second between when a load thread asked to be woken, or was last seen, and when it
-/// ran: it was stopped, starved, or its machine was paused. Of several threads, the one that stalled longest.
+/// ran: it was stopped, starved, or its machine was paused. For several threads, the one that stalled longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stalls {
     /// How many.
@@ -573,7 +573,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Together with what came after or before it on the same threads.
+    /// Combines it with what came after or before it on the same threads.
     pub fn then(self, other: Stalls) -> Stalls {
         let longer = if other.max_s > self.max_s { other } else { self };
         Stalls { count: self.count + other.count, total_s: self.total_s + other.total_s, ..longer }
@@ -588,7 +588,7 @@ impl Stalls {
 /// What a component used during the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComponentSummary {
-    /// Of one core, over the load; the wait for stragglers is not in the mean.
+    /// Percent of one core, over the load; the mean excludes the wait for stragglers.
     pub cpu_percent: MeanMax,
     /// CPU seconds over the load.
     pub cpu_s: Option<f64>,
@@ -596,7 +596,7 @@ pub struct ComponentSummary {
     pub throttled_s: Option<f64>,
     /// Memory.
     pub memory_bytes: MemorySummary,
-    /// Network link bytes over the load; `null` unless it has a namespace of its own.
+    /// Network link bytes over the load; `null` unless it has its own namespace.
     pub net_bytes: InOut,
     /// Block I/O over the load.
     pub block_bytes: ReadWritten,
@@ -604,7 +604,7 @@ pub struct ComponentSummary {
     pub pids_max: Option<u64>,
     /// Most open files.
     pub open_files_max: Option<u64>,
-    /// Open files before any load, where the trial's own samples do not tell: in a search connections are kept.
+    /// Open files before any load, if the trial's own samples do not show it: in a search connections are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files_at_rest: Option<u64>,
     /// Kills for memory.
@@ -692,7 +692,7 @@ fn is_none_failed(count: &u64) -> bool {
 pub struct ActionSummary {
     /// When, in seconds on the trial's clock.
     pub at_s: f64,
-    /// What, as the plan has it: `kill edge2`.
+    /// What, as in the plan: `kill edge2`.
     pub what: String,
     /// Why it could not be carried out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -704,17 +704,17 @@ pub struct ActionSummary {
 pub struct Loss {
     /// Answered with success.
     pub accepted: u64,
-    /// Sent, and no answer came.
+    /// Sent, without an answer.
     pub unanswered: u64,
     /// Distinct ones stored.
     pub persisted_distinct: u64,
     /// Stored more than once.
     pub doubled: u64,
-    /// At least so many lost.
+    /// Minimum lost.
     pub lost_min: u64,
-    /// At most so many lost.
+    /// Maximum lost.
     pub lost_max: u64,
-    /// Told by ids, not by counts.
+    /// Determined by ids, not by counts.
     pub by_id: bool,
 }
 
@@ -730,7 +730,7 @@ mod tests {
 
     #[test]
     fn percentiles_among_censored_are_null_with_a_bound() {
-        // 60 answered in 1 ms, 40 given up after 1,000 ms
+        // 60 answered in 1 ms, 40 abandoned after 1,000 ms
         let known = hist(std::iter::repeat_n(1_000_000, 60));
         let censored = hist(std::iter::repeat_n(1_000_000_000, 40));
         let d = Distribution::with_censored(&known, &censored);
@@ -738,25 +738,26 @@ mod tests {
         assert_eq!(d.p50, Some(1.0));
         assert_eq!((d.p75, d.over_ms["p75"]), (None, 1000.0));
         assert_eq!((d.max, d.over_ms["max"]), (None, 1000.0));
-        // 100 samples carry p90, not p95; but its lower end too is one that never ended
+        // 100 samples support p90, not p95; but its lower end, too, is one that never ended
         assert_eq!((d.over_ms["p90"], d.over_ms["p95"], d.over_ms["p99_99"]), (1000.0, 1000.0, 1000.0));
         assert!(d.few.is_empty());
     }
 
     #[test]
     fn few_samples_with_censored_ones_are_open_above() {
-        // 199 answered in 1 … 199 ms, one given up after 30 s: the upper end of p90 is known, those of p95 and above not.
+        // 199 answered in 1 … 199 ms, one abandoned after 30 s: the upper end of p90 is known, those of p95 and above
+        // are not.
         let known = hist((1..=199).map(|i| i * 1_000_000));
         let d = Distribution::with_censored(&known, &hist([30_000_000_000]));
         let near = |value: Option<f64>, expect: f64| (value.unwrap() - expect).abs() <= expect / 1000.0;
         assert!(near(d.p95, 190.0), "{d:?}");
         let p99 = d.few.of("p99").unwrap();
         assert!(near(p99.value, 198.0) && near(p99.low, 195.0) && p99.high.is_none(), "{p99:?}");
-        // The slowest is the one that never ended: there is no estimate, and still a lower end.
+        // The slowest is the one that never ended: there is no estimate, but still a lower end.
         let p99_9 = d.few.of("p99_9").unwrap();
         assert!(p99_9.value.is_none() && near(p99_9.low, 199.0) && p99_9.high.is_none(), "{p99_9:?}");
         assert_eq!(d.largest_seen(), Some(30_000.0));
-        // p99.99 lies above the 200th of 200 at 95 %: it is among what never ended.
+        // p99.99 lies above the 200th of 200 at 95 %: it is among those that never ended.
         assert_eq!(d.over_ms.keys().collect::<Vec<_>>(), ["max", "mean", "p99_99"]);
     }
 

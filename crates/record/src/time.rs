@@ -31,7 +31,7 @@ impl Date {
         Date { year: era * 400 + year_of_era + u64::from(month <= 2), month, day }
     }
 
-    /// Days from 1970-01-01 to it; `None` before. A day past the end of its month is one of the next month.
+    /// Days from 1970-01-01 to it; `None` if earlier. A day past the end of its month is one of the next month.
     pub fn days(self) -> Option<u64> {
         let year = if self.month <= 2 { self.year.checked_sub(1)? } else { self.year };
         let from_march = if self.month > 2 { self.month - 3 } else { self.month + 9 };
@@ -42,7 +42,7 @@ impl Date {
     }
 }
 
-/// A time in seconds since 1970 as RFC 3339 writes it: `2026-11-20T09:30:00Z`.
+/// A time in seconds since 1970 in RFC 3339 form: `2026-11-20T09:30:00Z`.
 pub fn rfc3339(unix_s: u64) -> String {
     let (Date { year, month, day }, second) = (Date::of_day(unix_s / 86_400), unix_s % 86_400);
     let (h, m, s) = (second / 3600, second / 60 % 60, second % 60);

@@ -1,7 +1,7 @@
 //! Durations, sizes, rates and CPU shares as people write them, and back.
 //!
 //! Durations `300ms 10s 1m30s`; sizes `15MiB 30kB`; rates `1000/s`; CPU `1%` (of one core) or `0.5` (cores).
-//! Parsing is strict: an unknown unit or a missing one is an error that says what would be understood.
+//! Parsing is strict: an unknown unit or a missing one is an error that states what would be accepted.
 
 use crate::quantile::Estimate;
 
@@ -11,7 +11,7 @@ use crate::quantile::Estimate;
 pub struct UnitError {
     /// What was given.
     pub text: String,
-    /// What would be understood, such as "a duration such as `300ms`, `10s` or `1m30s`".
+    /// What would be accepted, such as "a duration such as `300ms`, `10s` or `1m30s`".
     pub expected: &'static str,
 }
 
@@ -53,7 +53,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
             "d" => 86400e9,
             _ => return Err(bad(text, DURATION)),
         };
-        // `30s1m` and `1s1s` are slips, not durations.
+        // `30s1m` and `1s1s` are typos, not durations.
         if unit >= last_unit {
             return Err(bad(text, DURATION));
         }
@@ -90,7 +90,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     Ok(bytes.round() as u64)
 }
 
-/// A count, from `1000`, `1_000`, `10k` or `1M`; `None` where it is not a whole number.
+/// A count, from `1000`, `1_000`, `10k` or `1M`; `None` if it is not a whole number.
 pub fn parse_count(text: &str) -> Option<u64> {
     let (value, unit) = split_number(text.trim())?;
     let count = match unit {
@@ -125,7 +125,7 @@ pub fn parse_cpu_cores(text: &str) -> Result<f64, UnitError> {
     if cores > 0.0 && cores <= 4096.0 { Ok(cores) } else { Err(bad(text, CPU)) }
 }
 
-/// A duration for reading: three significant digits, the unit that fits (`870 ns`, `4.21 ms`, `1m30s`).
+/// A duration for reading: three significant digits, in a suitable unit (`870 ns`, `4.21 ms`, `1m30s`).
 pub fn format_duration_ns(ns: f64) -> String {
     let abs = ns.abs();
     let (value, unit) = match abs {
@@ -170,7 +170,7 @@ pub fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", format_count(n as f64), if n == 1 { one } else { many })
 }
 
-/// A count or rate for reading: thousands apart (`12,345`), three digits below 100.
+/// A count or rate for reading: thousands separated (`12,345`), three digits below 100.
 pub fn format_count(value: f64) -> String {
     if value.abs() < 100.0 && value.fract() != 0.0 {
         return significant(value, 3);
@@ -186,7 +186,7 @@ pub fn format_count(value: f64) -> String {
     if value < 0.0 { format!("-{out}") } else { out }
 }
 
-/// A number to so many significant digits, without exponent and never cutting the integer part.
+/// A number to this many significant digits, without exponent and never cutting the integer part.
 pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -197,8 +197,8 @@ pub fn significant(value: f64, digits: i32) -> String {
     format!("{value:.*}", (digits - 1 - magnitude).max(0) as usize)
 }
 
-/// What few samples say about a percentile, `41.2 ms (29.8…≥44.0)`: the estimate, and the interval that holds it at 95 %.
-/// `largest` is the largest sample: where the interval has no upper end, the percentile may be that or more.
+/// What few samples show about a percentile, `41.2 ms (29.8…≥44.0)`: the estimate, and the interval that contains it
+/// at 95 %. `largest` is the largest sample: if the interval has no upper end, the percentile may be that or more.
 pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f64) -> String) -> String {
     let Estimate { value, low, high } = estimate;
     let Some(value) = value else {
@@ -206,7 +206,7 @@ pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f
     };
     let shown = format(value);
     let unit = shown.rsplit_once(' ').map(|(_, unit)| unit);
-    // A unit that all have in common stands once.
+    // A common unit is written once.
     let short = |v: f64| match v {
         0.0 => "0".to_owned(),
         v => {
@@ -217,7 +217,7 @@ pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f
             }
         }
     };
-    // All that is known of it is that it is no smaller than the largest sample.
+    // All that is known is that it is no smaller than the largest sample.
     if high.is_none() && low.is_some_and(|low| format(low) == shown) {
         return format!("≥ {shown}");
     }
@@ -294,7 +294,7 @@ mod tests {
         check(Some(44.0), Some(44.0), Some(44.0), "44.0 ms (44.0…44.0)");
         check(None, Some(29.8), None, "≥ 29.8 ms");
         check(None, None, None, "unknown");
-        // Numbers without a unit, of which no least one is known.
+        // Numbers without a unit, and without a known minimum.
         let number = Estimate { value: Some(-3.0), low: None, high: None };
         assert_eq!(estimate_text(number, Some(7.0), |v| format!("{v}")), "-3 (…≥7)");
     }

@@ -1,8 +1,9 @@
-//! How URLs are taken apart: one reader for plans, loads, probes and options, so that all of them see the same host.
+//! URL parsing: one reader for plans, loads, probes and options, so that all of them see the same host.
 //!
-//! It reads `[SCHEME://]HOST[:PORT][/PATH][?QUERY][#FRAGMENT]` as RFC 3986 has it, and is strict about the part that says
-//! where a request goes: a host that two readers understand differently is one that the rule about loopback is checked
-//! for and another that is loaded. Which schemes there are, and what a path may hold, is for the caller.
+//! It reads `[SCHEME://]HOST[:PORT][/PATH][?QUERY][#FRAGMENT]` according to RFC 3986, and is strict about the part
+//! that determines where a request goes: if two readers understood a host differently, the loopback rule could be
+//! checked for one host and another one loaded. Which schemes there are, and what a path may contain, is up to the
+//! caller.
 
 use std::net::Ipv6Addr;
 
@@ -13,7 +14,7 @@ const MAX_HOST: usize = 253;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct UrlError {
-    /// What is wrong. It stands by itself.
+    /// What is wrong, as a complete statement.
     pub why: String,
     /// What to write.
     pub hint: &'static str,
@@ -22,9 +23,9 @@ pub struct UrlError {
 /// A URL in its parts, none of them decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Url<'a> {
-    /// What stands before `://`.
+    /// What precedes `://`.
     pub scheme: Option<&'a str>,
-    /// Where to.
+    /// Host and port.
     pub authority: Authority<'a>,
     /// Path and query; may be empty.
     pub target: &'a str,
@@ -35,7 +36,7 @@ pub struct Url<'a> {
 /// Host and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a> {
-    /// As it is written.
+    /// As written.
     pub text: &'a str,
     /// Name or address, an IPv6 one without its brackets.
     pub host: &'a str,
@@ -44,10 +45,10 @@ pub struct Authority<'a> {
 }
 
 impl<'a> Url<'a> {
-    /// Takes a URL apart.
+    /// Splits a URL.
     ///
     /// # Errors
-    /// It names a user, or its host or port is none.
+    /// It names a user, or its host or port is invalid.
     pub fn parse(text: &'a str) -> Result<Url<'a>, UrlError> {
         without_blanks(text)?;
         let (scheme, rest) = match text.split_once("://") {
@@ -62,12 +63,12 @@ impl<'a> Url<'a> {
         Ok(Url { scheme, authority: Authority::parse(authority)?, target, fragment })
     }
 
-    /// It begins with this scheme, in letters of either case.
+    /// It begins with this scheme; case does not matter.
     pub fn is(&self, scheme: &str) -> bool {
         self.scheme.is_some_and(|own| own.eq_ignore_ascii_case(scheme))
     }
 
-    /// Path and query as a request asks for them: they begin with `/`.
+    /// Path and query as in a request: they begin with `/`.
     pub fn path(&self) -> String {
         if self.target.starts_with('/') { self.target.to_owned() } else { format!("/{}", self.target) }
     }
@@ -77,12 +78,12 @@ impl<'a> Authority<'a> {
     /// Reads `HOST` or `HOST:PORT`.
     ///
     /// # Errors
-    /// It names a user, or host or port is none.
+    /// It names a user, or host or port is invalid.
     pub fn parse(text: &'a str) -> Result<Authority<'a>, UrlError> {
         let wrong = |why: String, hint| Err(UrlError { why, hint });
         without_blanks(text)?;
         if text.contains('@') {
-            // What stands before it may be a secret.
+            // What precedes it may be a secret.
             return wrong(
                 "user and password in the URL are not supported".to_owned(),
                 "send them in an `authorization` header",
@@ -134,7 +135,7 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// A URL as it may be shown: whoever it says we are is left out.
+/// A URL as it may be shown: without user and password.
 pub fn without_user(text: &str) -> String {
     let start = text.find("://").map_or(0, |at| at + 3);
     let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
@@ -152,12 +153,12 @@ fn without_blanks(text: &str) -> Result<(), UrlError> {
     Ok(())
 }
 
-/// Letters, digits, `+`, `-` and `.` (RFC 3986 §3.1): `//` in a path or query begins no host.
+/// Letters, digits, `+`, `-` and `.` (RFC 3986 §3.1): `//` in a path or query does not begin a host.
 fn is_scheme(text: &str) -> bool {
     !text.contains(['/', '?', '#', '@', ':', '[', ']'])
 }
 
-/// Digits alone: `+80` would be a number as well.
+/// Digits only: `+80` would parse as a number as well.
 fn port_of(text: &str) -> Option<u16> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten().filter(|port| *port > 0)
 }

@@ -11,11 +11,11 @@ pub enum Variable {
     Sequence,
     /// A number that no other request of the trial has, in any load or batch; loss is reported by it.
     Id,
-    /// A random UUID (version 4), another one at each place.
+    /// A random UUID (version 4), different at each place.
     Uuid,
     /// The time since 1970, UTC.
     Now(Unit),
-    /// A whole number from `low` to `high`, both included, another one at each place.
+    /// A whole number from `low` to `high`, both included, different at each place.
     Random {
         /// Least.
         low: i64,
@@ -31,15 +31,15 @@ pub enum Variable {
     },
     /// A captured value.
     Capture {
-        /// Its slot: those of `setup` first, the user's own behind them.
+        /// Its slot: those of `setup` first, then the user's own.
         slot: u16,
-        /// It is a number whenever it is there.
+        /// It is always a number if present.
         is_number: bool,
     },
 }
 
 impl Variable {
-    /// Its value is a number, which JSON has without quotes.
+    /// Its value is a number, which JSON writes without quotes.
     pub fn is_number(self) -> bool {
         match self {
             Variable::Uuid | Variable::Feed { .. } | Variable::Now(Unit::Rfc3339) => false,

@@ -1,5 +1,5 @@
-//! The page of the book with every name of conditions is current. `UPDATE_REFERENCE=1 cargo test -p loadlab-record --test
-//! all conditions` writes it anew.
+//! The book's page with every name of conditions is current. `UPDATE_REFERENCE=1 cargo test -p loadlab-record --test
+//! all conditions` rewrites it.
 
 use std::path::Path;
 

@@ -1,12 +1,12 @@
-//! The interval of a percentile of few samples holds the true one as often as it says, on simulated systems.
+//! The interval of a percentile of few samples contains the true one as often as promised, on simulated systems.
 //!
-//! Each system is simulated for long to know its percentile, and then many times briefly. The seeds are fixed. 95 % is what
-//! is promised for independent requests; 90 % has to be kept where requests are autocorrelated.
+//! Each system is simulated for long to learn its percentile, and then many times briefly. The seeds are fixed. 95 %
+//! is promised for independent requests; 90 % is required where requests are autocorrelated.
 
 use loadlab_record::dependence::{Dependence, InOrder};
 use loadlab_record::quantile::{quantile_of, ranks};
 
-/// Numbers that look random (xorshift64*), always the same.
+/// Pseudo-random numbers (xorshift64*), always the same.
 struct Random(u64);
 
 impl Random {
@@ -27,15 +27,15 @@ impl Random {
     }
 }
 
-/// Response times of so many requests of a system, in the order in which they fell due. A service takes 1 on average.
+/// Response times of `n` requests of a system, in the order in which they fell due. A service takes 1 on average.
 type System = fn(&mut Random, usize) -> Vec<f64>;
 
-/// A server that is as fast for everyone.
+/// A server that is equally fast for everyone.
 fn independent(random: &mut Random, n: usize) -> Vec<f64> {
     (0..n).map(|_| random.normal().exp()).collect()
 }
 
-/// One server with a queue before it, used to so much of its capacity; it has been in use for long.
+/// One server with a queue before it, at utilization `used`, in its steady state.
 fn queue(random: &mut Random, n: usize, used: f64) -> Vec<f64> {
     let idle = random.unit() > used;
     let mut wait = if idle { 0.0 } else { random.exponential(1.0 / (1.0 - used)) };
@@ -108,7 +108,7 @@ const SYSTEMS: [(&str, System); 6] = [
     ("drifting", drifting),
 ];
 
-/// What so many requests say about a percentile, with and without what their order says.
+/// A percentile's interval from these responses, with and without taking their order into account.
 fn measured(responses: &[f64], name: &str) -> [(f64, f64); 2] {
     let mut order = InOrder::default();
     (0..).zip(responses).for_each(|(at, response)| order.record(at, (response * 1e6) as u64));
@@ -121,7 +121,8 @@ fn measured(responses: &[f64], name: &str) -> [(f64, f64); 2] {
     })
 }
 
-/// Of so many brief loads, the share whose interval holds the percentile; and the same without what their order says.
+/// The share of many brief loads whose interval contains the percentile; and the same without taking order into
+/// account.
 fn coverage(system: System, (name, n): (&str, usize), truth: f64) -> [f64; 2] {
     const LOADS: usize = 120;
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
@@ -153,13 +154,13 @@ fn intervals_hold_the_percentile_as_often_as_they_say() {
     }
 }
 
-/// What the widening is for: as if they were independent, the requests of a busy queue promise too much.
+/// The reason for the widening: treated as independent, the requests of a busy queue promise too much.
 #[test]
 fn requests_of_a_queue_are_not_independent() {
     let truth = percentile(busy_queue, "p95");
     let [_, plain] = coverage(busy_queue, ("p95", 150), truth);
     assert!(plain < 0.5, "{plain}");
-    // And independent ones are not widened beyond use: most have an upper end.
+    // And independent ones are not widened beyond usefulness: most have an upper end.
     let mut random = Random(1);
     let closed = |_: &usize| measured(&independent(&mut random, 900), "p99")[0].1.is_finite();
     let closed = (0..50).filter(closed).count();

@@ -603,7 +603,7 @@ fn numbers_of_a_window() {
         Known::Unknown(why) => why,
         known => panic!("{known:?}"),
     };
-    // The slowest second is a third of all; that seconds differ is seen by four of them.
+    // The slowest second is a third of all; four seconds are enough to see that they differ.
     let p99 = Expr::parse("p99[0s..3s] < 5ms").unwrap().evaluate(&numbers);
     assert_eq!(
         (p99.holds, p99.note.as_deref()),
@@ -633,7 +633,7 @@ fn numbers_of_a_window() {
     assert_eq!(expr.evaluate(&numbers).holds, Some(true));
 }
 
-/// A percentile of few samples, one that never ended, and a number that nobody knows.
+/// A percentile of few samples, one that never ended, and an unknown number.
 struct Few;
 
 impl Numbers for Few {
@@ -665,7 +665,7 @@ fn few_samples_hold_fail_or_leave_open() {
         assert_eq!((found.holds, found.undecided.map(|few| few.samples)), (holds, undecided), "{text}");
         assert!(holds.is_some() || found.note.is_some(), "{text}");
     };
-    // An open upper end is want of samples, and not something that never ended.
+    // An open upper end means too few samples, not something that never ended.
     check("p99 < 20ms", Some(false), None);
     check("p99 < 29.8ms", Some(false), None);
     check("p99 < 40ms", None, Some(300));
@@ -680,11 +680,11 @@ fn few_samples_hold_fail_or_leave_open() {
     check("ok.p99 == 41.2ms", None, Some(500));
     check("ok.p99 < 2 * p99", Some(true), None);
     check("p99 - ok.p99 < 1ms", None, Some(300));
-    // What never ended fails as ever, beside few samples too.
+    // What never ended fails as ever, even combined with few samples.
     check("max < 10s", Some(false), None);
     check("p99 + max < 10s", Some(false), None);
     check("ok.p99 < max", Some(true), None);
-    // More samples do not help with what nobody knows; of several the one that needs most is named.
+    // More samples do not help with an unknown number; of several the one that needs most is named.
     check("p99 < stored", None, None);
     check("p99 < 40ms and stored == 1", None, None);
     check("p99 < 40ms and ok.p99 < 42ms", None, Some(300));
@@ -704,7 +704,7 @@ fn few_samples_hold_fail_or_leave_open() {
     );
 }
 
-/// Texts of conditions and numbers, more or less deep, all of which parse (names are unknown, so kinds fit).
+/// Texts of conditions and numbers of varying depth, all of which parse (names are unknown, so kinds fit).
 fn number_text() -> impl Strategy<Value = String> {
     let name = "[a-z_][a-z0-9_]{0,4}([.-][a-z0-9]{1,3}){0,2}"
         .prop_filter("a word", |n| !["and", "or", "steady"].contains(&n.as_str()));
@@ -748,7 +748,7 @@ fn condition_text() -> impl Strategy<Value = String> {
     })
 }
 
-/// Knows everything and nothing, so that evaluation goes everywhere.
+/// Returns a value of every kind, so that evaluation covers everything.
 struct Anything;
 
 impl Numbers for Anything {
@@ -833,7 +833,7 @@ fn figures_stand_for_what_they_are_worked_out_of() {
     assert_eq!(judged("twice < 301ms"), (Some(true), Some(300.0)));
     assert_eq!(judged("'the rest' - p99 > 1ms"), (Some(false), Some(-6.25)));
     assert_eq!(judged("p99 < 1s and itself < 3"), (None, None));
-    // What it asks for is what the figures ask for, which decides what must be read while a load runs.
+    // It uses the names that the figures use, which decides what must be read while a load runs.
     let names = Expr::parse("'the rest' < 1s").expect("a condition").with_figures(&figures).names();
     assert_eq!(names.into_iter().map(|n| n.text).collect::<Vec<_>>(), ["p99", "p50"]);
 }

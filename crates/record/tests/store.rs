@@ -95,7 +95,7 @@ fn event(second: u32) -> Event {
     Event { at_s: f64::from(second), what: EventKind::Ready { component: "edge1".to_owned(), after_s: 0.5 } }
 }
 
-/// The values of a second: 1 ms, but 5 ms in the first, which is outside the window.
+/// A second's values: 1 ms, but 5 ms in the first, which is outside the window.
 fn series(second: u32) -> Series {
     let mut series = Series::default();
     let value_ns = if second == 0 { 5_000_000 } else { 1_000_000 };
@@ -149,7 +149,7 @@ fn what_is_written_is_read() {
         ((0..3).map(event).collect(), (0..3).map(example).collect())
     );
     assert_eq!(read.intervals.len(), 6);
-    // the log holds what fell due in the window, in whichever second it ended
+    // the log contains what fell due in the window, in whichever second it ended
     assert_eq!((read.series.response_ok.count(), read.series.response_ok.max_ns()), (300, Some(5_000_000)));
     assert_eq!((read.merged("tag.page.response").count(), read.merged("response").count()), (120, 300));
 }
@@ -167,7 +167,7 @@ fn the_manifest_is_replaced_and_nothing_is_left_beside_it() {
     assert_eq!(names, ["cases", "manifest.json"]);
 }
 
-/// What masking cannot know is for whoever ran it.
+/// Secrets that masking cannot know must stay readable to the user alone.
 #[test]
 fn a_folder_that_is_made_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
@@ -276,7 +276,7 @@ fn a_half_written_summary_is_left_out_and_noted() {
     assert!(read_run(&dir).unwrap().notes.contains(&"cases/control/1/summary.json: missing".to_owned()));
 }
 
-/// The message of a run whose file was replaced, from the file's own name on.
+/// The message for a run whose file was replaced, from the file's own name on.
 fn damaged(name: &str, text: &str) -> String {
     let (_scratch, dir) = scratch();
     write_trial(&dir);

@@ -1,5 +1,5 @@
-//! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange. Where the worker is
-//! content with answers that come together, the sends of a turn go out together as well.
+//! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange. If the worker accepts
+//! answers in batches, the sends of a turn go out together as well.
 
 #![expect(unsafe_code, reason = "calls without a safe wrapper that is fast enough")]
 
@@ -23,18 +23,18 @@ mod socket;
 const BUFFER: usize = 128 * 1024;
 /// Events taken in one turn.
 const EVENTS: usize = 512;
-/// Receives on one connection before others get a turn.
+/// Receives on one connection before the others get a turn.
 const RECEIVES: usize = 8;
-/// Most sends that are held back at one time: the first of them waits for as many receives.
+/// Most sends held back at one time: the first of them waits for this many receives.
 const HELD: usize = 16;
-/// No further answer is taken before those at hand are reported, once they fill so many bytes: they are to stay in the
-/// processor's nearest cache.
+/// Once the received answers fill this many bytes, they are reported before any more are taken: they should stay in
+/// the nearest processor cache.
 const NEAR: usize = 16 * 1024;
-/// Most connects.
+/// Most connects held back at one time.
 const OPENING: usize = 64;
-/// Longer requests are not held back, as what the kernel takes of them is reported exactly.
+/// Longer requests are not held back, since the bytes the kernel takes of them are reported exactly.
 const SHORT: usize = 4096;
-/// How long until a Unix socket whose queue is full is tried again: nothing says when there is room.
+/// How long until a Unix socket with a full queue is retried: no event reports when there is room.
 const CROWDED_NS: u64 = 1_000_000;
 
 /// The backend.
@@ -42,18 +42,18 @@ pub struct Epoll<'r> {
     ops: EpollOps<'r>,
     buffer: Box<[u8]>,
     events: Vec<epoll::Event>,
-    /// Connections with more to read than one turn allowed, and whether their peer had ended by then: the edge
-    /// that reported so does not come again.
+    /// Connections with more to read than one turn allowed, and whether their peer had ended by then: the edge that
+    /// reported it does not come again.
     unfinished: Vec<(u64, bool)>,
-    /// What was received and is not reported yet.
+    /// Received but not reported yet.
     came: Vec<Came>,
     fine_waits: bool,
 }
 
-/// What one receive gave.
+/// The result of one receive.
 struct Came {
     key: u64,
-    /// Bytes, and where in the buffer they begin.
+    /// Bytes: how many, and where in the buffer they begin.
     got: Result<(usize, usize), Errno>,
     /// There may be more.
     full: bool,
@@ -65,18 +65,18 @@ pub struct EpollOps<'r> {
     slots: Vec<Slot<'r>>,
     /// Sends and connects of this turn are held back: many in a row cost less than each of them between two receives.
     holds: bool,
-    /// Connections whose send is.
+    /// Connections whose send is held back.
     held: Vec<u64>,
-    /// Connections that are to be made: where to, and from where.
+    /// Connections to be made: where to, and from where.
     opening: Vec<(u64, SocketAddr, Option<IpAddr>)>,
     /// Failures found while submitting, reported in the next turn.
     failed: Vec<(u64, i32)>,
-    /// Connects to Unix sockets whose queue was full, to be tried again.
+    /// Connects to Unix sockets with a full queue, to be retried.
     crowded: Vec<(u64, net::SocketAddrUnix)>,
 }
 
 impl<'r> Epoll<'r> {
-    /// A backend of its own for the calling thread.
+    /// A backend for the calling thread.
     pub fn new() -> std::io::Result<Self> {
         // Timers must fire when they are due: the kernel's default slack is 50 µs.
         // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
@@ -99,7 +99,7 @@ impl<'r> Epoll<'r> {
         })
     }
 
-    /// Waits for several events, a short time at most; then for one.
+    /// Waits for several events, for a short time at most; then for one.
     fn wait(&mut self, wait: Wait) -> std::io::Result<()> {
         self.events.clear();
         let idle = self.unfinished.is_empty() && self.ops.failed.is_empty();
@@ -111,7 +111,7 @@ impl<'r> Epoll<'r> {
         self.wait_for(0)?;
         let before = self.events.len();
         if before < wait.at_least as usize {
-            // No call of epoll waits for several.
+            // epoll cannot wait for several events.
             let _ = rustix::thread::nanosleep(&timespec(wait.within_ns));
             self.wait_for(0)?;
             self.unite(before);
@@ -119,8 +119,8 @@ impl<'r> Epoll<'r> {
         if self.events.is_empty() { self.wait_for(left_ns - wait.within_ns) } else { Ok(()) }
     }
 
-    /// Puts what happened twice to one socket into one event, the first of which there are so many: an end that came
-    /// during the nap belongs to the answer that had come before.
+    /// Merges events of the same socket into one, given that the first `before` came earlier: an end that came during
+    /// the nap belongs to the answer that came before it.
     fn unite(&mut self, before: usize) {
         let mut at = before;
         while at < self.events.len() {
@@ -136,7 +136,7 @@ impl<'r> Epoll<'r> {
         }
     }
 
-    /// Adds what has happened, waiting for so long if nothing has.
+    /// Adds new events, waiting at most `left_ns` if there are none.
     fn wait_for(&mut self, left_ns: u64) -> std::io::Result<()> {
         if !self.fine_waits {
             return self.wait_coarsely(left_ns);
@@ -152,15 +152,15 @@ impl<'r> Epoll<'r> {
         }
     }
 
-    /// The same where no wait is finer than a millisecond, as before Linux 5.11: sleeps the whole ones, so that the next
-    /// call looks again at once.
+    /// The same where waits have millisecond resolution, as before Linux 5.11: sleeps the whole milliseconds, and the
+    /// next call polls at once.
     fn wait_coarsely(&mut self, left_ns: u64) -> std::io::Result<()> {
         let milliseconds = libc::c_int::try_from(left_ns / 1_000_000).unwrap_or(libc::c_int::MAX);
         let (taken, room) = (self.events.len(), self.events.capacity() - self.events.len());
         let spare = self.events.spare_capacity_mut().as_mut_ptr();
         let epoll = self.ops.epoll.as_raw_fd();
-        // SAFETY: there is room for so many events, which are laid out as the kernel writes them (rustix hands its own
-        // to the same system call); the length grows by as many as were written.
+        // SAFETY: there is room for this many events, which are laid out as the kernel writes them (rustix passes its
+        // own to the same system call); the length grows by as many as were written.
         let came = unsafe { libc::epoll_wait(epoll, spare.cast(), room as libc::c_int, milliseconds) };
         match usize::try_from(came) {
             Ok(came) => {
@@ -175,8 +175,8 @@ impl<'r> Epoll<'r> {
         }
     }
 
-    /// Reads what has come on several connections, then reports it: receives in a row cost less than each of them
-    /// behind what is made of the one before. From that event on as many as report nothing but bytes; returns how many.
+    /// Reads what has come on several connections, then reports it: receives in a row cost less than each after the
+    /// processing of the one before. Takes events from `from` on while they report only bytes; returns how many.
     #[inline]
     fn receive_many(&mut self, from: usize, sink: &mut impl Sink<EpollOps<'r>>) -> usize {
         let (mut at, mut taken) = (0, 0);
@@ -195,7 +195,7 @@ impl<'r> Epoll<'r> {
                 continue;
             }
             slot.unreported = true;
-            // The last of them, as it is read on into the same buffer.
+            // The last of them, since reading continues into the same buffer.
             let full = got.map_or_else(|error| error == Errno::INTR, |n| n == room.len());
             self.came.push(Came { key, got: got.map(|n| (n, at)), full });
             if full {
@@ -210,12 +210,12 @@ impl<'r> Epoll<'r> {
         taken
     }
 
-    /// Tells what one of those receives gave, and reads on if there may be more.
+    /// Reports the result of one of those receives, and reads on if there may be more.
     #[inline]
     fn report(&mut self, i: usize, sink: &mut impl Sink<EpollOps<'r>>) {
         let Came { key, got, full } = self.came[i];
         let conn = key as u32;
-        // It may have been closed for what came on another.
+        // Handling another connection's bytes may have closed it.
         let Some(slot) = self.ops.live(key) else { return };
         slot.unreported = false;
         match got {
@@ -255,7 +255,7 @@ impl<'r> Epoll<'r> {
                 self.unfinished.push((key, ended));
             }
         }
-        // After what came: an answer to a request that was cut short lies in front of the reset.
+        // After the received bytes: an answer to a request that was cut short comes before the reset.
         if !connecting && writable && self.ops.live(key).is_some_and(|s| s.has_more() && !s.held) {
             self.writable(key, failed, sink);
         }
@@ -274,7 +274,7 @@ impl<'r> Epoll<'r> {
                     return false;
                 }
                 Ok((n, _)) => {
-                    // Less than there was room for: drained, and a FIN that came along stands right behind.
+                    // Less than there was room for: drained, and a FIN that came along follows immediately.
                     let drained = n < self.buffer.len();
                     let last = ended && drained;
                     sink.event(&mut self.ops, Event::Received { conn, bytes: &self.buffer[..n], last });
@@ -298,7 +298,7 @@ impl<'r> Epoll<'r> {
         true
     }
 
-    /// The socket can be written: a connect has ended, or a send can go on. One that `failed` is asked why.
+    /// The socket is writable: a connect has ended, or a send can continue. If it `failed`, its error is read.
     fn writable(&mut self, key: u64, failed: bool, sink: &mut impl Sink<EpollOps<'r>>) {
         let conn = key as u32;
         let Some(slot) = self.ops.live(key) else { return };
@@ -359,7 +359,7 @@ impl<'r> Io<'r> for Epoll<'r> {
             }
             i += taken.max(1);
         }
-        // Sends that failed at once, last: what had come before the failure has been reported by now.
+        // Sends that failed at once, last: what came before the failure has been reported by now.
         for (key, error) in failed.drain(..) {
             if self.ops.live(key).is_some() {
                 sink.event(&mut self.ops, Event::Failed(key as u32, error));
@@ -373,14 +373,14 @@ impl<'r> Io<'r> for Epoll<'r> {
 }
 
 impl<'r> EpollOps<'r> {
-    /// The slot an event is for, unless it is for an earlier socket in its place.
+    /// The slot an event is for; `None` if the event is for an earlier socket in its place.
     #[inline]
     fn live(&mut self, key: u64) -> Option<&mut Slot<'r>> {
         let slot = self.slots.get_mut(key as u32 as usize)?;
         (slot.open && slot.generation == (key >> 32) as u32).then_some(slot)
     }
 
-    /// Does what was held back.
+    /// Carries out what was held back.
     fn flush(&mut self) {
         for i in 0..self.held.len() {
             self.release(self.held[i]);
@@ -408,7 +408,7 @@ impl<'r> EpollOps<'r> {
         self.opening = opening;
     }
 
-    /// One step for those that still stand. Who fails loses its socket, so that it fails once.
+    /// One step for those still alive. One that fails loses its socket, so that it fails only once.
     fn each_opening(
         &mut self,
         opening: &[(u64, SocketAddr, Option<IpAddr>)],
@@ -456,7 +456,7 @@ impl<'r> EpollOps<'r> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         let slot = &mut self.slots[conn as usize];
-        // There is no Nagle here to be switched off.
+        // A Unix socket has no Nagle's algorithm to switch off.
         (slot.is_unix, slot.no_delay, slot.socket) = (true, true, Some(socket));
         let (key, address) = (self.key(conn), net::SocketAddrUnix::new(path)?);
         if self.is_crowded(key, &address) {
@@ -465,8 +465,8 @@ impl<'r> EpollOps<'r> {
         Ok(())
     }
 
-    /// Connects to a Unix socket, unless there is no room in its queue: then again later. Until then the kernel must not
-    /// be asked about the socket: it would call it writable.
+    /// Connects to a Unix socket; if its queue is full, retries later. Until then the socket must not be registered:
+    /// the kernel would report it writable.
     fn is_crowded(&mut self, key: u64, address: &net::SocketAddrUnix) -> bool {
         if self.live(key).is_none() {
             return false;
@@ -518,13 +518,13 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         let key = self.key(conn);
         if self.slots[conn as usize].held {
-            // Whoever answers before it is asked is asked all the same.
+            // A server that answers before the request has gone still gets the request.
             self.release(key);
         }
         let slot = &mut self.slots[conn as usize];
         slot.taken = 0;
         if slot.has_more() {
-            // An answer came before its request had gone: what is left of that one, which counts as sent, goes first.
+            // An answer came before its request had gone: the rest of that request, which counts as sent, goes first.
             slot.copied.extend_from_slice(bytes);
             return 0;
         }
@@ -579,7 +579,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
             return None;
         }
         let socket = slot.socket.take()?;
-        // What the kernel cannot forget here it forgets with this backend.
+        // What cannot be removed here goes when this backend is dropped.
         let _ = epoll::delete(&self.epoll, &socket);
         self.close(conn);
         Some(socket)
@@ -588,7 +588,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool {
         self.make_place(conn);
         let key = self.key(conn);
-        // Whoever had it may have let the kernel wait.
+        // The previous owner may have made it blocking.
         let is_ready =
             rustix::io::ioctl_fionbio(&socket, true).and_then(|()| watch(&self.epoll, &socket, key));
         if is_ready.is_err() {
@@ -604,7 +604,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         let slot = &self.slots[conn as usize];
         let Some(socket) = &slot.socket else { return false };
         if slot.is_unix {
-            // What is queued there is counted in memory, not in bytes of the request.
+            // There the queue is counted in memory, not in bytes of the request.
             return slot.taken == 0;
         }
         let mut queued: libc::c_int = 0;

@@ -1,5 +1,5 @@
-//! The I/O a worker asks for, completion-shaped: it submits *connect, send, close*, and is reported
-//! *connected, received, sent, closed, failed*. Backends are chosen at start and dispatched statically.
+//! A worker's I/O, completion-shaped: it submits *connect, send, close*, and receives the events *connected, received,
+//! sent, closed, failed*. Backends are chosen at start and dispatched statically.
 //!
 //! Nothing here knows HTTP, schedules or counts. A backend has one receive buffer, connections none.
 
@@ -12,7 +12,7 @@ pub mod epoll;
 pub mod sim;
 pub mod uring;
 
-/// An argument of `prctl` that is not looked at. They are variadic, and words: an `int` would leave half of one to chance.
+/// An unused argument of `prctl`. Variadic arguments are words: an `int` would leave half of one undefined.
 const NONE: libc::c_ulong = 0;
 
 /// A connection's place in the worker's table; reused after a close.
@@ -21,9 +21,9 @@ pub type ConnId = u32;
 /// What a backend reports.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The connection stands.
+    /// The connection is open.
     Connected(ConnId),
-    /// Bytes came, valid during the call only. If `last`, the peer has closed its side behind them (and
+    /// Bytes came, valid during the call only. If `last`, the peer has closed its side after them (and
     /// [`Event::Closed`] follows, unless the connection was closed in between).
     Received {
         /// Where.
@@ -46,9 +46,9 @@ pub enum Event<'a> {
 pub struct Wait {
     /// For the first event, until then on the clock of [`Ops::now`].
     pub until_ns: u64,
-    /// Before it is content with fewer events than this …
+    /// If there are fewer events than this …
     pub at_least: u32,
-    /// … it may wait so long for the others. A backend need not.
+    /// … it may wait this long for the others. A backend need not.
     pub within_ns: u64,
 }
 
@@ -59,14 +59,14 @@ impl Wait {
     }
 }
 
-/// Who receives events.
+/// Receives events.
 pub trait Sink<O> {
     /// One event; may submit more through `ops`.
     fn event(&mut self, ops: &mut O, event: Event<'_>);
 }
 
-/// What a worker may submit. `'r` is the life of the requests' bytes. Failures come back as events, in a
-/// later turn, never from within the call.
+/// What a worker may submit. `'r` is the lifetime of the requests' bytes. Failures come back as events, in a later
+/// turn, never from within the call.
 pub trait Ops<'r> {
     /// Monotonic time in nanoseconds.
     fn now(&self) -> u64;
@@ -75,26 +75,26 @@ pub trait Ops<'r> {
     /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
     /// the rest is reported by [`Event::Sent`]. One send at a time.
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize;
-    /// The same for bytes that are there during the call only: what does not go out at once is copied. Several of
-    /// these may be under way; they go out in order.
+    /// The same for bytes valid only during the call: what does not go out at once is copied. Several of these may be
+    /// under way; they go out in order.
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
-    /// Closes a connection and frees its place. No event of it comes after.
+    /// Closes a connection and frees its place. No event for it follows.
     fn close(&mut self, conn: ConnId);
-    /// Says a last word and closes: nobody waits for whether it arrives. If something else is still on its way out,
-    /// the word is left out, as it could only stand in the middle of that. Returns how many bytes of it go out.
+    /// Sends final bytes and closes: nothing waits for their arrival. If something else is still going out, they are
+    /// left out, since they could only end up in the middle of it. Returns how many of them go out.
     fn close_with(&mut self, conn: ConnId, last: &[u8]) -> usize {
         let sent = self.send_copy(conn, last);
         self.close(conn);
         sent
     }
-    /// Takes a connection on which nothing is under way out of the backend, as a socket of its own. Its place is free
-    /// then, and no event of it comes after. `None`: it cannot be had, and stays.
+    /// Removes a connection with nothing under way from the backend, as a plain socket. Its place is then free, and no
+    /// event for it follows. `None`: it cannot be removed, and stays.
     fn give(&mut self, conn: ConnId) -> Option<OwnedFd>;
-    /// Puts such a socket into a free place: it stands, as after [`Event::Connected`]. False: it cannot, and the socket
-    /// is closed.
+    /// Puts such a socket into a free place: it is then open, as after [`Event::Connected`]. False: it cannot, and the
+    /// socket is closed.
     fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool;
-    /// Of the bytes given to the last send, the peer's kernel has acknowledged none: it cannot have seen the
-    /// request, so sending it again elsewhere doubles nothing.
+    /// The peer's kernel has acknowledged none of the bytes of the last send: it cannot have seen the request, so
+    /// sending it again elsewhere duplicates nothing.
     fn unseen(&mut self, conn: ConnId) -> bool;
 }
 
@@ -109,6 +109,6 @@ pub trait Io<'r> {
     const WAKE_EARLY_NS: u64 = 1_000_000;
     /// For submitting outside of an event.
     fn ops(&mut self) -> &mut Self::Ops;
-    /// Waits until something happened or the time has come, and reports all of it.
+    /// Waits until something happens or the time comes, and reports all of it.
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()>;
 }

@@ -1,11 +1,11 @@
 //! A simulated network on a simulated clock: a load runs to its end in no time, the same way every time.
 //!
-//! The server is a function of what arrives and when. Sending costs nothing unless [`Sim::stalls`] says that
-//! the generator itself stood still. Bytes go at once and whole, unless [`Sim::network`] says that they go as they do
-//! between real sockets: then everything may happen that `epoll` and `uring` may report.
+//! The server is a function of what arrives and when. Sending costs nothing unless [`Sim::stalls`] makes the generator
+//! itself stall. Bytes go at once and whole, unless [`Sim::network`] makes them travel as between real sockets: then
+//! everything may happen that `epoll` and `uring` may report.
 //!
-//! The workers of several load threads have a lane each, with a clock of its own; whoever drives them takes the lane
-//! whose clock is behind, so that all of them live on one clock.
+//! Each load thread's worker has its own lane, with its own clock; the driver always takes the lane whose clock is
+//! furthest behind, so that all share one timeline.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +23,7 @@ pub use network::{Books, Like, Network};
 use network::{Chance, Kind};
 use wire::Wire;
 
-/// Looks at one moment of the simulated clock after which a lane is stuck: it would turn for ever.
+/// Polls at one moment of the simulated clock after which a lane counts as stuck: it would loop forever.
 const MOST_IN_A_MOMENT: u32 = 1_000_000;
 
 /// What the simulated server does.
@@ -39,13 +39,13 @@ pub enum Reply {
 
 /// The other end. Connections of the n-th load thread have n in the first eight bits of their number.
 pub trait Server {
-    /// A connection is asked for: when it stands, or when it fails and with which error number.
+    /// A connection is requested: when it opens, or when it fails and with which error number.
     fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)>;
-    /// It stands: what the server says unasked, and when.
+    /// It is open: what the server sends unasked, and when.
     fn stands(&mut self, _at_ns: u64, _conn: ConnId) -> Vec<(u64, Reply)> {
         Vec::new()
     }
-    /// A whole request arrives, or a part of one where the network cuts them: what comes back, and when.
+    /// A whole request arrives, or a part of one if the network cuts it: what comes back, and when.
     fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)>;
     /// The worker closed a connection.
     fn closed(&mut self, _at_ns: u64, _conn: ConnId) {}
@@ -53,8 +53,8 @@ pub trait Server {
     fn saw(&self, _conn: ConnId) -> bool {
         true
     }
-    /// Whether it reads what is sent on this connection. From when it does not, what has not left waits for good: there is
-    /// no more room than that.
+    /// Whether it reads what is sent on this connection. Once it does not, bytes that have not left wait permanently:
+    /// there is no more room.
     fn reads(&self, _conn: ConnId) -> bool {
         true
     }
@@ -66,13 +66,13 @@ enum Happening {
     Reply(Reply),
     /// What has arrived can be read.
     Readable,
-    /// What waits to go out can go on.
+    /// Pending bytes can continue to go out.
     Writable,
     /// A send failed with this error number.
     Failed(i32),
 }
 
-/// When, in which order, for which connection and generation, what.
+/// When, sequence number, connection, generation, what.
 type Due = (u64, u64, ConnId, u32, Happening);
 
 /// The backend.
@@ -83,20 +83,20 @@ pub struct Sim<S> {
 /// What can be submitted.
 pub struct SimOps<S> {
     lanes: Vec<Lane>,
-    /// The one that is being driven.
+    /// The lane being driven.
     at: usize,
-    /// Times at which the generator stands still, and for how long; the first of them last.
+    /// Times at which the generator stalls, and for how long; the earliest last.
     stalls: Vec<(u64, u64)>,
     /// What it costs the generator to open a connection.
     connect_ns: u64,
-    /// When nobody collects what is counted.
+    /// When the collector does not run.
     uncollected: Range<u64>,
     network: Option<Chance>,
     books: Books,
     server: S,
 }
 
-/// What is one load thread's own.
+/// State of one load thread.
 #[derive(Default)]
 struct Lane {
     now_ns: u64,
@@ -104,7 +104,7 @@ struct Lane {
     sequence: u64,
     wires: Vec<Wire>,
     stalls: Vec<(u64, u64)>,
-    /// How often it has looked at the present moment.
+    /// How often it has polled at the current moment.
     looks: u32,
 }
 
@@ -125,12 +125,12 @@ impl<S: Server> Sim<S> {
         }
     }
 
-    /// The other end, afterwards.
+    /// Returns the server, afterwards.
     pub fn into_server(self) -> S {
         self.ops.server
     }
 
-    /// Looks at the other end.
+    /// Inspects the server.
     pub fn server(&self, look: impl FnOnce(&S)) {
         look(&self.ops.server);
     }
@@ -140,7 +140,7 @@ impl<S: Server> Sim<S> {
         &self.ops.books
     }
 
-    /// The generator stands still at these times (from, for how long), in order.
+    /// The generator stalls at these times (from, for how long), in order.
     pub fn stalls(mut self, mut stalls: Vec<(u64, u64)>) -> Self {
         stalls.reverse();
         self.ops.lanes[0].stalls.clone_from(&stalls);
@@ -148,30 +148,30 @@ impl<S: Server> Sim<S> {
         self
     }
 
-    /// The generator is busy for so long each time it opens a connection.
+    /// Opening a connection keeps the generator busy this long.
     pub fn connect_costs(mut self, ns: u64) -> Self {
         self.ops.connect_ns = ns;
         self
     }
 
-    /// Nobody has time to collect what load threads count, from here to there on the simulated clock.
+    /// The collector does not run between these times on the simulated clock.
     pub fn uncollected(mut self, from_ns: u64, until_ns: u64) -> Self {
         self.ops.uncollected = from_ns..until_ns;
         self
     }
 
-    /// What load threads have counted is collected now.
+    /// The collector runs now.
     pub(crate) fn is_collected(&self) -> bool {
         !self.ops.uncollected.contains(&self.ops.now_ns())
     }
 
-    /// Bytes go as they do between real sockets: in pieces, late, or not at all.
+    /// Bytes travel as between real sockets: in pieces, late, or not at all.
     pub fn network(mut self, network: Network) -> Self {
         self.ops.network = Some(Chance::new(network));
         self
     }
 
-    /// What is submitted and polled from now on is that of this load thread, from 0.
+    /// Submits and polls from now on belong to this load thread, from 0.
     pub(crate) fn drive_lane(&mut self, lane: usize) {
         let ops = &mut self.ops;
         if ops.lanes.len() <= lane {
@@ -202,7 +202,7 @@ impl<S: Server> SimOps<S> {
         &mut self.lanes[self.at].wires[conn as usize]
     }
 
-    /// A connection's number at the server.
+    /// A connection's number as the server sees it.
     fn peer(&self, conn: ConnId) -> ConnId {
         (self.at as u32) << 24 | conn
     }
@@ -245,7 +245,7 @@ impl<S: Server> SimOps<S> {
         self.answers(conn, replies);
     }
 
-    /// Sends bytes of which the server gets as many at once as the network takes.
+    /// Sends bytes; the server gets as many at once as the network takes.
     fn give_out(&mut self, conn: ConnId, bytes: &[u8], is_copy: bool) -> usize {
         let sent = if self.network.is_some() {
             self.send_in_pieces(conn, bytes, is_copy)
@@ -258,18 +258,18 @@ impl<S: Server> SimOps<S> {
         sent
     }
 
-    /// A send beside the last word before a close: whether there is any sense in it.
+    /// Counts a send on a connection that is known to be over.
     fn note_late(&mut self, conn: ConnId) {
         self.books.after_last += u64::from(self.wire(conn).had_last);
     }
 
-    /// Notes what was asked for or reported.
+    /// Adds a submission or an event to the trace.
     fn note(&mut self, kind: Kind, conn: ConnId, bytes: &[u8], number: u64) {
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
         self.books.note(now_ns, kind, peer, bytes, number);
     }
 
-    /// Tells the worker.
+    /// Reports an event to the worker.
     fn report(&mut self, event: Event<'_>, sink: &mut impl Sink<Self>) {
         match &event {
             Event::Connected(conn) => self.note(Kind::Connected, *conn, &[], 0),
@@ -288,7 +288,7 @@ impl<S: Server> SimOps<S> {
         sink.event(self, event);
     }
 
-    /// Deals with one thing that has fallen due.
+    /// Handles one thing that has fallen due.
     fn happens(&mut self, conn: ConnId, what: Happening, sink: &mut impl Sink<Self>) {
         match what {
             Happening::Connected => {
@@ -356,7 +356,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
     }
 
     fn close_with(&mut self, conn: ConnId, last: &[u8]) -> usize {
-        // It could only stand in the middle of what is still on its way out.
+        // It could only end up in the middle of what is still going out.
         let sent = match (self.wire(conn).has_more(), self.network.as_ref().map(Chance::like)) {
             (true, _) => 0,
             (false, Some(Like::Uring)) => self.says_at_once(conn, last),

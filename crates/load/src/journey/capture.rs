@@ -1,7 +1,7 @@
-//! Values taken out of answers, and where they are kept for later steps.
+//! Values taken from answers, and where they are kept for later steps.
 //!
-//! A capture finds bytes in an answer's head or body; [`Slots`] hold what was found, one slot a name. Slots of `setup`
-//! are one set for all users, a user's own come behind them: [`Captured`] looks into both by number.
+//! A capture finds bytes in an answer's head or body; [`Slots`] hold what was found, one slot per name. The slots of
+//! `setup` are shared by all users, and a user's own come after them: [`Captured`] looks into both by number.
 
 use regex::bytes::{CaptureLocations, Regex};
 
@@ -32,7 +32,7 @@ pub enum From {
     Body,
 }
 
-/// A regular expression with room for what it finds, so that searching does not allocate.
+/// A regular expression with space for its match, so that searching does not allocate.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -44,9 +44,9 @@ pub struct Pattern {
 pub enum Fault {
     /// There is no such value.
     Nothing,
-    /// The body is no JSON.
+    /// The body is not JSON.
     NotJson,
-    /// It is no number and was to be one.
+    /// It is not a number and should be one.
     NotNumber,
     /// It is longer than [`MAX_VALUE`].
     TooLong,
@@ -65,8 +65,8 @@ impl Fault {
 }
 
 impl Pattern {
-    /// Compiles an expression that has a group. Give each thread its own clone: what a search needs is shared
-    /// between users of one.
+    /// Compiles an expression that has a group. Give each thread its own clone: its search state is shared between
+    /// users of one.
     ///
     /// # Errors
     /// In words, in several lines where the place is drawn.
@@ -89,11 +89,11 @@ impl Pattern {
 }
 
 impl Capture {
-    /// Takes the value out of an answer and appends it to `out`. `head` is the answer's head from its status line to
-    /// the empty line; `body` the decoded body.
+    /// Takes the value from an answer and appends it to `out`. `head` is the answer's head from its status line to the
+    /// empty line; `body` the decoded body.
     ///
     /// # Errors
-    /// There is none, or not the one that was meant. What was appended then is of no use.
+    /// The value is missing, or not of the expected kind. What was appended is then of no use.
     #[inline]
     pub fn take(&mut self, head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let from = out.len();
@@ -146,7 +146,7 @@ pub fn header<'h>(head: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
     headers(head).find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// All header fields, in order: name and value. The first line is passed over.
+/// All header fields, in order: name and value. The first line is skipped.
 pub fn headers(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     head.split(|b| *b == b'\n').skip(1).filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;
@@ -154,7 +154,7 @@ pub fn headers(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What was captured, by slot. Values keep their room, so that setting one again does not allocate in the long run.
+/// What was captured, by slot. Values keep their memory, so setting one again does not allocate in the long run.
 #[derive(Clone, Debug)]
 pub struct Slots {
     values: Box<[Slot]>,
@@ -168,7 +168,7 @@ struct Slot {
 }
 
 impl Slots {
-    /// So many slots, none set; they take no room before that.
+    /// `count` slots, none set; they take no memory until set.
     pub fn new(count: u16) -> Slots {
         Slots { values: vec![Slot::default(); usize::from(count)].into_boxed_slice() }
     }
@@ -185,10 +185,10 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes a value out of an answer into its slot.
+    /// Takes a value from an answer into its slot.
     ///
     /// # Errors
-    /// See [`Capture::take`]; the slot is unset then, so that no later step takes an old value for a new one.
+    /// See [`Capture::take`]; the slot is then unset, so that no later step takes an old value for a new one.
     pub fn take(&mut self, slot: u16, capture: &mut Capture, head: &[u8], body: &[u8]) -> Result<(), Fault> {
         self.unset(slot);
         let Some(found) = self.values.get_mut(usize::from(slot)) else { return Ok(()) };
@@ -208,8 +208,7 @@ impl Slots {
         }
     }
 
-    /// The value that a slot had last before the one it has now, which was in the request that brought this one; empty
-    /// if there was none.
+    /// The slot's previous value, which was in the request that brought the current one; empty if there was none.
     pub fn before(&self, slot: u16) -> &[u8] {
         self.values.get(usize::from(slot)).map_or(&[], |s| s.before.as_slice())
     }
@@ -229,9 +228,9 @@ impl Slots {
 /// What a user can see: first the slots of `setup`, then its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Captured<'a> {
-    /// Of `setup`, for all users: slots from 0.
+    /// From `setup`, for all users: slots from 0.
     pub shared: &'a Slots,
-    /// The user's own: slots behind those.
+    /// The user's own: slots after those.
     pub own: &'a Slots,
 }
 

@@ -1,7 +1,7 @@
 //! When an answer is good: checks of its status, head, body, size and time, and which one failed.
 //!
-//! Judging stops at the first check that does not hold. Its words are made only for those who ask ([`Checks::describe`]),
-//! since few failures are shown and all are counted.
+//! Judging stops at the first check that fails. Its description is made only on demand ([`Checks::describe`]), since
+//! few failures are shown and all are counted.
 
 use loadlab_record::Secrets;
 use loadlab_record::bound::Bound;
@@ -17,7 +17,7 @@ pub struct Answer<'a> {
     pub status: u16,
     /// Its head, from the status line to the empty line.
     pub head: &'a [u8],
-    /// Its decoded body; may be empty when [`Checks::needs_body`] says so.
+    /// Its decoded body; may be empty unless [`Checks::needs_body`].
     pub body: &'a [u8],
     /// Length of the decoded body in bytes.
     pub size: u64,
@@ -34,7 +34,7 @@ pub struct Checks {
     pub headers: Vec<(Box<[u8]>, Expect)>,
     /// Texts that the body must contain.
     pub contains: Vec<Text>,
-    /// The same where they are written anew for each answer.
+    /// The same, written anew for each answer.
     pub holds: Vec<Vec<u8>>,
     /// Of values in the JSON body.
     pub json: Vec<JsonCheck>,
@@ -58,14 +58,14 @@ pub struct JsonCheck {
 /// What a value must be.
 #[derive(Clone, Debug)]
 pub enum Expect {
-    /// It is there, whatever it is, or it is not.
+    /// Whether it must exist, whatever its value.
     Exists(bool),
-    /// This text; in a JSON body a text, not a number that looks like it.
+    /// This text; in a JSON body a string, not a number that looks like it.
     Text(Box<[u8]>),
-    /// This text, written anew for each answer. A JSON value is compared as it would be captured, so that it may be a
+    /// This text, written anew for each answer. A JSON value is compared as it would be captured, so it may be a
     /// number.
     Same(Vec<u8>),
-    /// A text that has this one in it.
+    /// A text that contains this one.
     Contains(Text),
     /// This number.
     Number(Decimal),
@@ -93,7 +93,7 @@ impl Text {
     }
 }
 
-/// A number to compare with: whole ones exactly, however long, since ids are.
+/// A number to compare with: integers exactly, however long, since ids are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decimal {
     /// A whole number.
@@ -124,14 +124,14 @@ impl Decimal {
     }
 }
 
-/// Which check did not hold: its place among those of its kind.
+/// Which check failed: its index among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// The status.
     Status,
     /// One of [`Checks::headers`].
     Header(u16),
-    /// One of [`Checks::contains`], or behind them of [`Checks::holds`].
+    /// One of [`Checks::contains`], or after them of [`Checks::holds`].
     Contains(u16),
     /// One of [`Checks::json`].
     Json(u16),
@@ -152,8 +152,8 @@ impl Checks {
         !self.headers.is_empty()
     }
 
-    /// Whether the status alone is good. An answer with a bad one is counted by its status, not as a failed check,
-    /// when the plan says nothing about statuses.
+    /// Whether the status alone is good. If the plan does not mention statuses, an answer with a bad one is counted by
+    /// its status, not as a failed check.
     #[inline]
     pub fn status_is_good(&self, status: u16) -> bool {
         if self.statuses.is_empty() { status < 400 } else { self.statuses.contains(&status) }
@@ -162,7 +162,7 @@ impl Checks {
     /// Judges an answer.
     ///
     /// # Errors
-    /// The first check that does not hold: status, head, size, body, time.
+    /// The first check that fails: status, head, size, body, time.
     #[inline]
     pub fn judge(&self, answer: &Answer<'_>) -> Result<(), Failed> {
         if !self.status_is_good(answer.status) {
@@ -180,7 +180,7 @@ impl Checks {
         first(self.time.iter().position(|b| !b.holds(answer.time_ns as f64)), Failed::Time)
     }
 
-    /// A failed check in words, with what the answer had instead, and none of the secrets.
+    /// A failed check in words, with what the answer had instead, and without secrets.
     #[cold]
     pub fn describe(&self, failed: Failed, answer: &Answer<'_>, secrets: &Secrets) -> String {
         let quoted = |bytes: &[u8]| quoted(&secrets.mask_bytes(bytes));
@@ -266,7 +266,7 @@ impl Expect {
         }
     }
 
-    /// What does not hold.
+    /// What failed.
     fn describe(&self, quoted: &dyn Fn(&[u8]) -> String) -> String {
         match self {
             Expect::Exists(true) => "is missing".to_owned(),
@@ -287,7 +287,7 @@ impl Expect {
     }
 }
 
-/// A JSON text with escapes has to be written out to be searched; one without is searched as it stands.
+/// A JSON string with escapes has to be unescaped to be searched; one without is searched as it stands.
 fn contains(value: Value<'_>, text: &Text) -> bool {
     if !value.raw.contains(&b'\\') {
         return text.is_in(&value.raw[1..value.raw.len() - 1]);

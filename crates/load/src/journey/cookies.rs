@@ -1,9 +1,9 @@
 //! A user's cookies: what servers set, and what goes back to them (RFC 6265 §5, the part that loads need).
 //!
-//! A jar is one buffer with the cookies behind one another, so that a user without cookies costs three words and one
-//! with a session cookie some hundred bytes. It is bounded: of too many cookies the oldest goes, one that is too large
-//! is refused. There is no list of public suffixes: a domain without a dot belongs to its host alone. The clock is
-//! handed in.
+//! A jar is one buffer with the cookies one after another, so a user without cookies costs three words and one with a
+//! session cookie some hundred bytes. It is bounded: if there are too many cookies the oldest goes, and one that is
+//! too large is refused. There is no list of public suffixes: a domain without a dot belongs to its host alone. The
+//! clock is passed in.
 
 use loadlab_record::time::Date;
 
@@ -17,7 +17,7 @@ pub const MAX_JAR: usize = 16 * 1024;
 /// Where a request goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// Host name or address, without a port; in any case.
+    /// Host name or address, without a port; case does not matter.
     pub host: &'a [u8],
     /// Path, without the query.
     pub path: &'a [u8],
@@ -50,7 +50,7 @@ const SESSION: u64 = u64::MAX;
 const FIXED: usize = 17;
 
 impl Jar {
-    /// Takes a `Set-Cookie` header's value. What no browser would take is passed over.
+    /// Takes a `Set-Cookie` header's value. What no browser would accept is ignored.
     pub fn set(&mut self, value: &[u8], site: &Site<'_>, now_s: u64) {
         let Some(cookie) = parse(value, site, now_s) else { return };
         self.remove(|c| {
@@ -71,14 +71,14 @@ impl Jar {
         cookie.write(&mut self.bytes);
     }
 
-    /// Appends the value of the `Cookie` header for a request; `false`, and nothing, when no cookie belongs there.
-    /// Cookies of longer paths come first, then older ones.
+    /// Appends the value of the `Cookie` header for a request; `false`, and nothing, if no cookie belongs there.
+    /// Cookies with longer paths come first, then older ones.
     #[inline]
     pub fn write(&self, site: &Site<'_>, now_s: u64, out: &mut Vec<u8>) -> bool {
         let from = out.len();
         let mut longest = usize::MAX;
         loop {
-            // The next shorter path: a handful of cookies is gone through a few times, and nothing is sorted.
+            // The next shorter path: a few passes over a handful of cookies instead of sorting.
             let fits = |c: &Cookie<'_>| c.belongs_to(site, now_s) && c.path.len() < longest;
             let Some(length) = self.cookies().filter(fits).map(|c| c.path.len()).max() else { break };
             for cookie in self.cookies().filter(|c| c.path.len() == length && c.belongs_to(site, now_s)) {
@@ -96,7 +96,7 @@ impl Jar {
         out.len() > from
     }
 
-    /// Forgets all cookies and gives their room back.
+    /// Removes all cookies and frees their memory.
     pub fn clear(&mut self) {
         self.bytes = Vec::new();
     }
@@ -106,7 +106,7 @@ impl Jar {
         self.cookies().count()
     }
 
-    /// Bytes that it holds beside itself.
+    /// Bytes it holds on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -161,7 +161,7 @@ impl Cookie<'_> {
         }
         out.extend_from_slice(self.name);
         out.extend_from_slice(self.value);
-        // Hosts are compared in small letters.
+        // Hosts are compared in lower case.
         out.extend(self.domain.iter().map(u8::to_ascii_lowercase));
         out.extend_from_slice(self.path);
     }
@@ -212,7 +212,7 @@ fn default_path(path: &[u8]) -> &[u8] {
     }
 }
 
-/// §5.2 and §5.3: what a `Set-Cookie` says.
+/// §5.2 and §5.3: the cookie in a `Set-Cookie`.
 fn parse<'a>(value: &'a [u8], site: &Site<'a>, now_s: u64) -> Option<Cookie<'a>> {
     if value.iter().any(|b| *b < b' ' && *b != b'\t' || *b == 0x7f) {
         return None;
@@ -274,7 +274,7 @@ fn pair(part: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Seconds to live: 0 for what is over; `None` for what is no number.
+/// Seconds to live: 0 if already expired; `None` if not a number.
 fn max_age_s(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -284,7 +284,7 @@ fn max_age_s(text: &[u8]) -> Option<u64> {
     if text.starts_with('-') { Some(0) } else { Some(digits.parse().unwrap_or(SESSION)) }
 }
 
-/// §5.1.1: a date in any of the forms that servers write, as seconds since 1970 (0 for what is before).
+/// §5.1.1: a date in any of the forms that servers write, as seconds since 1970 (0 if earlier).
 fn date(text: &[u8]) -> Option<u64> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     let is_delimiter = |b: &u8| !(b.is_ascii_alphanumeric() || *b == b':' || *b >= 0x7f);
@@ -329,7 +329,7 @@ fn clock(token: &[u8]) -> Option<(u64, u64, u64)> {
     parts.next().is_none().then_some(found)
 }
 
-/// A number of at most so many digits, with no further digit behind it.
+/// A number of at most `most` digits, with no further digit after it.
 fn leading_number(token: &[u8], most: usize) -> Option<u64> {
     let digits = token.iter().take_while(|b| b.is_ascii_digit()).count();
     if digits == 0 || digits > most {

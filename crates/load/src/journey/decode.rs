@@ -1,4 +1,4 @@
-//! Compressed bodies, decoded for checks and captures. What is counted as received stays what came over the wire.
+//! Compressed bodies, decoded for checks and captures. The received count remains what came over the wire.
 
 use std::io::Read;
 
@@ -9,11 +9,11 @@ use crate::journey::capture::header;
 /// Why a body cannot be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Its encoding is none of gzip and deflate.
+    /// Its encoding is neither gzip nor deflate.
     Unknown,
     /// It does not decode.
     Broken,
-    /// It is longer than what is kept.
+    /// It is longer than the limit.
     TooLong,
 }
 
@@ -38,7 +38,8 @@ fn encoding(head: &[u8]) -> Option<&[u8]> {
     (!encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity")).then_some(encoding)
 }
 
-/// Decodes a body as its head says, into `out`, at most so many bytes; false if it is not encoded, and `out` is empty.
+/// Decodes a body according to its head into `out`, at most `most` bytes; false, with an empty `out`, if it is not
+/// encoded.
 ///
 /// # Errors
 /// See [`Fault`].
@@ -49,7 +50,7 @@ pub fn decode(head: &[u8], body: &[u8], most: usize, out: &mut Vec<u8>) -> Resul
     let read = if is(b"gzip") || is(b"x-gzip") {
         read_all(MultiGzDecoder::new(body), most, out)
     } else if is(b"deflate") {
-        // By name zlib (RFC 9110 §8.4.1.2), by habit of some servers without its frame.
+        // zlib by the standard (RFC 9110 §8.4.1.2), but some servers send it without its frame.
         let zlib = read_all(ZlibDecoder::new(body), most, out);
         match zlib {
             Err(Fault::Broken) => read_all(DeflateDecoder::new(body), most, out),

@@ -1,5 +1,5 @@
-//! What an example shows of a journey: which step, whose, and what that user had captured. Secrets are masked, wherever
-//! in the exchange they stand: a record is shown to others.
+//! What an example shows of a journey: which step, which user, and what that user had captured. Secrets are masked
+//! wherever they occur in the exchange, since a record is shared.
 
 use loadlab_record::Secrets;
 use loadlab_record::secrets::MASK;
@@ -14,11 +14,11 @@ const SHOWN: usize = 200;
 pub struct Remembered {
     /// The name.
     pub name: String,
-    /// Its values let others in.
+    /// Its values grant access.
     pub is_secret: bool,
 }
 
-/// What is shown beside an exchange.
+/// What is shown along with an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// `before 1`, `step 2`, `after 1`.
@@ -30,7 +30,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// A step, and the values that are there, with their names; secret are those that were captured as such, too.
+    /// A step, and the existing values with their names; values captured as secret are secret, too.
     pub fn new<'a>(
         step: String,
         user: Option<u64>,
@@ -48,7 +48,7 @@ impl Shown {
     }
 }
 
-/// All that may not be shown of an exchange: what was given, and what its user captured as a secret.
+/// All that may not be shown of an exchange: the given secrets, and those its user captured.
 pub fn with_captured<'a>(
     given: &Secrets,
     values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,

@@ -1,9 +1,9 @@
-//! Why a step of a journey failed beyond its status.
+//! Why a step of a journey failed, beyond its status.
 
 use crate::journey::check::Failed;
 use crate::journey::{capture, decode, redirect, template};
 
-/// Why a step failed beyond its status; small, since it is carried for each.
+/// Why a step failed, beyond its status; small, since each failure carries one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepFailure {
     /// The request could not be written.
@@ -25,12 +25,12 @@ pub enum StepFailure {
 }
 
 impl StepFailure {
-    /// The answer was good but for a value that was not there.
+    /// The answer was good except for a missing value.
     pub fn is_of_capture(self) -> bool {
         matches!(self, StepFailure::Capture(..))
     }
 
-    /// In words that hold for every answer.
+    /// In words that fit every answer.
     pub fn describe(self) -> &'static str {
         match self {
             StepFailure::Unwritten(fault) => fault.describe(),

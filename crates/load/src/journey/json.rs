@@ -1,22 +1,22 @@
-//! One value out of a JSON document by its pointer (RFC 6901), without a tree: the bytes are walked once, up to the
-//! value, and what is not on the way is skipped.
+//! One value from a JSON document by its pointer (RFC 6901), without a tree: the bytes are walked once, up to the
+//! value, skipping everything else.
 //!
-//! Behind the value nothing is looked at, so a document that breaks later still gives it. Of two members with one name
-//! the first counts. Texts that are skipped are not searched for control characters or broken UTF-8.
+//! Nothing after the value is read, so a document that breaks later still yields it. Of two members with the same name
+//! the first counts. Strings that are skipped are not checked for control characters or broken UTF-8.
 
 use memchr::memchr2;
 
-/// Deepest nesting of what is skipped.
+/// Deepest nesting of skipped values.
 const MAX_DEPTH: usize = 128;
 
-/// Why bytes are no JSON, as far as they were read.
+/// Why bytes are not JSON, as far as they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotJson {
     /// The byte at which it was noticed.
     pub at: usize,
 }
 
-/// A pointer, taken apart.
+/// A parsed pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
     tokens: Vec<Token>,
@@ -25,7 +25,7 @@ pub struct Pointer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Token {
     key: Box<[u8]>,
-    /// What it means for a list.
+    /// Its meaning for a list.
     index: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ pub enum Kind {
     Bool,
     /// A number.
     Number,
-    /// A text.
+    /// A string.
     Text,
     /// A list.
     List,
@@ -46,7 +46,7 @@ pub enum Kind {
     Map,
 }
 
-/// A value as it stands in the document.
+/// A value as written in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'b> {
     /// What it is.
@@ -56,7 +56,7 @@ pub struct Value<'b> {
 }
 
 impl Pointer {
-    /// Takes a pointer apart: empty, or `/token/token…` with `~1` for `/` and `~0` for `~`.
+    /// Parses a pointer: empty, or `/token/token…` with `~1` for `/` and `~0` for `~`.
     ///
     /// # Errors
     /// In words.
@@ -79,15 +79,15 @@ impl Pointer {
         Ok(Pointer { tokens })
     }
 
-    /// A pointer to one member of the topmost map, whatever its name holds.
+    /// A pointer to one member of the topmost map, whatever characters its name contains.
     pub fn to_member(name: &str) -> Pointer {
         Pointer { tokens: vec![Token { key: name.as_bytes().into(), index: None }] }
     }
 
-    /// The value it leads to, or `None` when there is none.
+    /// The value it leads to, or `None` if there is none.
     ///
     /// # Errors
-    /// The document is no JSON, up to the value or the end of what was searched for it.
+    /// The document is not JSON, up to the value or the end of what was searched for it.
     #[inline]
     pub fn find<'b>(&self, document: &'b [u8]) -> Result<Option<Value<'b>>, NotJson> {
         let mut scan = Scan { bytes: document, at: 0 };
@@ -109,7 +109,7 @@ impl Pointer {
 /// Calls `f` with the name of every member of the topmost map, as written between its quotes, and its value.
 ///
 /// # Errors
-/// The document is no JSON map, or there is something behind it.
+/// The document is not a JSON map, or something follows it.
 pub fn members<'b>(document: &'b [u8], mut f: impl FnMut(&'b [u8], Value<'b>)) -> Result<(), NotJson> {
     let mut scan = Scan { bytes: document, at: 0 };
     scan.blanks();
@@ -131,10 +131,10 @@ pub fn members<'b>(document: &'b [u8], mut f: impl FnMut(&'b [u8], Value<'b>)) -
 }
 
 impl<'b> Value<'b> {
-    /// Appends it as text: a text without its quotes and escapes, anything else as written.
+    /// Appends it as text: a string without its quotes and escapes, anything else as written.
     ///
     /// # Errors
-    /// An escape that is none.
+    /// An invalid escape.
     #[inline]
     pub fn write_text(&self, out: &mut Vec<u8>) -> Result<(), NotJson> {
         match self.inner() {
@@ -165,7 +165,7 @@ impl<'b> Value<'b> {
         std::str::from_utf8(self.raw).ok()?.parse().ok().filter(|n: &f64| n.is_finite())
     }
 
-    /// What stands between the quotes of a text.
+    /// The characters between the quotes of a string.
     fn inner(&self) -> Option<&'b [u8]> {
         match self.kind {
             Kind::Text => self.raw.get(1..self.raw.len().saturating_sub(1)),
@@ -174,7 +174,7 @@ impl<'b> Value<'b> {
     }
 }
 
-/// Whether what stands between quotes is this text.
+/// Whether the characters between quotes are this text.
 #[inline]
 pub fn text_is(inner: &[u8], text: &[u8]) -> bool {
     if !inner.contains(&b'\\') {
@@ -191,8 +191,8 @@ pub fn text_is(inner: &[u8], text: &[u8]) -> bool {
     whole == Ok(true) && rest.is_empty()
 }
 
-/// Hands what stands between quotes to `emit` in pieces without escapes, until it has enough; whether it got all.
-/// Half a surrogate pair is U+FFFD.
+/// Passes what is between quotes to `emit` in unescaped pieces, until it wants no more; whether it took all. Half a
+/// surrogate pair becomes U+FFFD.
 fn unescape(inner: &[u8], mut emit: impl FnMut(&[u8]) -> bool) -> Result<bool, NotJson> {
     let mut at = 0;
     while at < inner.len() {
@@ -231,7 +231,7 @@ fn unescape(inner: &[u8], mut emit: impl FnMut(&[u8]) -> bool) -> Result<bool, N
     Ok(true)
 }
 
-/// The character of `\uXXXX`, or of two of them that belong together, and how long that is.
+/// The character of `\uXXXX`, or of a surrogate pair, and its length.
 fn unicode(bytes: &[u8]) -> Option<(char, usize)> {
     let unit = |from: usize| -> Option<u32> {
         let digits = bytes.get(from..from + 4)?;
@@ -279,7 +279,7 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// Goes into the map here, to the value of this member; `false` when there is none.
+    /// Enters the map here, up to the value of this member; `false` if there is none.
     fn enter_member(&mut self, key: &[u8]) -> Result<bool, NotJson> {
         self.expect(b'{')?;
         self.blanks();
@@ -298,7 +298,7 @@ impl<'b> Scan<'b> {
         }
     }
 
-    /// Goes into the list here, to this item; `false` when there is none.
+    /// Enters the list here, up to this item; `false` if there is none.
     fn enter_item(&mut self, index: usize) -> Result<bool, NotJson> {
         self.expect(b'[')?;
         self.blanks();
@@ -314,7 +314,7 @@ impl<'b> Scan<'b> {
         Ok(true)
     }
 
-    /// A member's name, as written between its quotes, and on to its value.
+    /// A member's name, as written between its quotes; moves on to its value.
     fn name(&mut self) -> Result<&'b [u8], NotJson> {
         let from = self.at + 1;
         if self.peek() != Some(b'"') {
@@ -328,7 +328,7 @@ impl<'b> Scan<'b> {
         Ok(name)
     }
 
-    /// Behind a value: on to the next one, or past the end of the map or list (`false`).
+    /// After a value: moves to the next one, or past the end of the map or list (`false`).
     fn next_of(&mut self, close: u8) -> Result<bool, NotJson> {
         self.blanks();
         match self.peek() {
@@ -345,7 +345,7 @@ impl<'b> Scan<'b> {
         }
     }
 
-    /// The value here, and past it.
+    /// The value here; moves past it.
     fn value(&mut self) -> Result<Value<'b>, NotJson> {
         let from = self.at;
         let kind = match self.peek() {
@@ -381,7 +381,7 @@ impl<'b> Scan<'b> {
                     self.at += n + 1;
                     return Ok(());
                 }
-                // Whatever is escaped, it does not end the text.
+                // Whatever is escaped, it does not end the string.
                 Some(n) => self.at += n + 2,
             }
         }
@@ -418,7 +418,7 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// Past a map or list with everything in it: one bit a level says which it is, so that no stack is needed.
+    /// Skips a map or list with everything in it: one bit per level records which it is, so no stack is needed.
     fn nested(&mut self) -> Result<(), NotJson> {
         let (mut maps, mut depth) = (0u128, 0);
         loop {
@@ -444,7 +444,7 @@ impl<'b> Scan<'b> {
             } else {
                 self.value()?;
             }
-            // Behind a value.
+            // After a value.
             while depth > 0 {
                 let is_map = maps & 1 == 1;
                 if self.next_of(if is_map { b'}' } else { b']' })? {
@@ -563,7 +563,7 @@ mod tests {
         })
     }
 
-    /// Pointers to everything in a document, and to some of what is not.
+    /// Pointers to everything in a document, and to some things that are not there.
     fn pointers(value: &serde_json::Value, at: String, out: &mut Vec<String>) {
         out.push(format!("{at}/0"));
         out.push(format!("{at}/a"));

@@ -1,36 +1,36 @@
-//! The way of a user through a load's requests: once what comes before, then rounds, once what comes after.
+//! A user's path through a load's requests: once the steps before, then rounds, once the steps after.
 //!
-//! Pure: where a user is and what comes next. When that falls due, and what a request is, others know.
+//! Pure: where a user is and what comes next. It does not know when that falls due, or what a request is.
 
 use crate::random::Random;
 
-/// How the requests of a load are gone through. They lie in this order: before, round, after.
+/// How the requests of a load are traversed. They lie in this order: before, round, after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepOrder {
-    /// So many are made once, before a user's first round.
+    /// How many are made once, before a user's first round.
     pub before: u32,
-    /// So many make a round.
+    /// How many make a round.
     pub round: u32,
-    /// So many are made once, when a user leaves.
+    /// How many are made once, when a user leaves.
     pub after: u32,
-    /// Weights, added up, of the round's requests: each round is one of them, drawn. Empty: all of them in order.
+    /// Cumulative weights of the round's requests: each round is one of them, drawn. Empty: all of them in order.
     pub weights: Vec<u64>,
-    /// Rounds of each user; `u64::MAX` for no end.
+    /// Rounds of each user; `u64::MAX` if unlimited.
     pub rounds: u64,
 }
 
-/// What a request that has ended means for the user's way.
+/// How an ended request moves its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Go on.
+    /// Continue.
     On,
-    /// The round (or what comes before the first) is over; the next one begins.
+    /// The round (or the part before the first) is over; the next one begins.
     EndRound,
     /// No further round.
     Leave,
-    /// So many requests ahead, to one that belongs to the same step of the journey.
+    /// Skip ahead this many requests, to one that belongs to the same step of the journey.
     Ahead(u32),
-    /// So many requests that belong to the same step are left out; go on behind them.
+    /// Leave out this many requests of the same step; continue after them.
     Past(u32),
 }
 
@@ -48,14 +48,14 @@ enum Phase {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     stage: Phase,
-    /// The request it makes, or makes next.
+    /// The request it makes now or next.
     pub request: u32,
-    /// Rounds it has behind it.
+    /// Rounds completed.
     pub rounds: u64,
 }
 
 impl StepOrder {
-    /// The request of a round of which only its number is known, where nobody goes through them all.
+    /// The request of a round of which only the number is known, where no user goes through them all.
     pub fn of_number(&self, number: u64, seed: u64) -> u32 {
         match self.weights.last() {
             None => self.before + (number % u64::from(self.round.max(1))) as u32,
@@ -65,7 +65,7 @@ impl StepOrder {
         }
     }
 
-    /// The first request of a user of which only its number is known.
+    /// The first request of a user of which only the number is known.
     pub fn first_of(&self, number: u64, seed: u64) -> u32 {
         match (self.before, self.weights.is_empty()) {
             (0, true) => 0,
@@ -76,7 +76,7 @@ impl StepOrder {
 
     fn draw(&self, random: &mut Random) -> u32 {
         let Some(all) = self.weights.last() else { return 0 };
-        // 64 random bits scaled to the sum: even to one part in 2^64 / sum.
+        // 64 random bits scaled to the sum: uniform to one part in 2^64 / sum.
         let at = ((u128::from(random.next_u64()) * u128::from(*all)) >> 64) as u64;
         self.weights.partition_point(|w| *w <= at) as u32
     }
@@ -98,7 +98,7 @@ impl Progress {
         self.stage == Phase::After
     }
 
-    /// A round begins with the request that comes next: time to take new rows of the feeds.
+    /// The next request begins a round: time to take new rows of the feeds.
     pub fn begins_round(&self, course: &StepOrder) -> bool {
         match self.stage {
             Phase::Round => self.request == course.before || !course.weights.is_empty(),
@@ -106,7 +106,7 @@ impl Progress {
         }
     }
 
-    /// How many requests it may still make, the present one included, if none of them fails.
+    /// How many requests it may still make, including the current one, if none of them fails.
     pub fn most_left(&self, course: &StepOrder) -> u64 {
         let [before, round, after] = [course.before, course.round, course.after].map(u64::from);
         if !course.weights.is_empty() {
@@ -123,7 +123,7 @@ impl Progress {
         }
     }
 
-    /// Begins with what [`StepOrder::first_of`] says.
+    /// Begins with the request from [`StepOrder::first_of`].
     pub fn begin_with(&mut self, course: &StepOrder, request: u32) {
         let stage = if course.before > 0 { Phase::Before } else { Phase::Round };
         *self = Progress { stage, request, rounds: 0 };
@@ -146,7 +146,7 @@ impl Progress {
             (Phase::Outside, _) => self.begin(course, random),
             (Phase::Before, Step::On) if self.request + 1 < course.before => self.request += 1,
             (Phase::Before, Step::On) => self.begin_round(course, random),
-            // A user that could not log in tries again; each try counts, or it would do so for ever.
+            // A user that could not log in tries again; each try counts, or it would never end.
             (Phase::Before, Step::EndRound) => {
                 self.rounds += 1;
                 self.begin(course, random);
@@ -188,7 +188,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// The requests of a user, for each what follows it.
+    /// A user's requests, given what follows each.
     fn way(course: &StepOrder, steps: &[Step]) -> Vec<u32> {
         let (mut progress, mut random) = (Progress::default(), Random::new(1));
         let mut way = Vec::new();

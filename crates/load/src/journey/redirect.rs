@@ -1,15 +1,15 @@
-//! Where a redirect leads: a `Location` against the place it came from (RFC 9110 §10.2.2, RFC 3986 §5.2).
+//! Where a redirect leads: resolves a `Location` against its origin (RFC 9110 §10.2.2, RFC 3986 §5.2).
 
 /// A host of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// As the `Host` header has it: the port is there unless it is the scheme's.
+    /// As in the `Host` header: with the port unless it is the scheme's.
     pub authority: Box<str>,
     /// Without the port.
     pub host: Box<str>,
     /// It is reached by https.
     pub is_secure: bool,
-    /// It is asked through a proxy, with the whole URL instead of a path: header fields that the proxy wants, each
+    /// It is reached through a proxy, with the whole URL instead of a path: header fields that the proxy wants, each
     /// with its line end.
     pub by_proxy: Option<Box<str>>,
 }
@@ -36,8 +36,8 @@ impl Fault {
     }
 }
 
-/// Whether a status redirects, and whether a request of this method keeps method and body; else it becomes a GET (RFC
-/// 9110 §15.4, and for 301 and 302 what browsers and curl make of it).
+/// Whether a status redirects, and whether a request of this method keeps method and body; otherwise it becomes a GET
+/// (RFC 9110 §15.4; for 301 and 302 as browsers and curl do).
 pub fn redirects(status: u16, method: &str) -> Option<bool> {
     match status {
         301 | 302 => Some(method != "POST"),
@@ -47,18 +47,18 @@ pub fn redirects(status: u16, method: &str) -> Option<bool> {
     }
 }
 
-/// Whether two sites are the same to a browser: scheme, host and port (RFC 6454 §4).
+/// Whether two sites have the same origin: scheme, host and port (RFC 6454 §4).
 pub fn is_same_origin(a: &Site, b: &Site) -> bool {
     a.is_secure == b.is_secure && origin(&a.authority, a.is_secure) == origin(&b.authority, b.is_secure)
 }
 
-/// An authority without its scheme's port, in small letters.
+/// An authority without its scheme's port, in lower case.
 fn origin(authority: &str, is_secure: bool) -> String {
     let port = if is_secure { ":443" } else { ":80" };
     authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase()
 }
 
-/// Which site, and what to ask it for. `from` is the site that answered and `asked` what it had been asked for.
+/// Which site, and what target to request. `from` is the site that answered and `asked` the target it was sent.
 ///
 /// # Errors
 /// See [`Fault`].
@@ -83,7 +83,7 @@ pub fn leads_to(location: &[u8], from: u16, asked: &[u8], sites: &[Site]) -> Res
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let wanted = origin(authority, secure);
     let same = |s: &Site| s.is_secure == secure && origin(&s.authority, secure) == wanted;
-    // Sites of Unix sockets may share a name: it stays where it is if it can.
+    // Sites on Unix sockets may share a name: the redirect stays on its own site if possible.
     let site = if same(here) { from } else { sites.iter().position(same).ok_or(Fault::Elsewhere)? as u16 };
     let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     Ok((site, target.into_bytes()))
@@ -106,7 +106,7 @@ fn within(text: &str, asked: &[u8]) -> Vec<u8> {
     [without_dots(&whole), query.as_bytes().to_vec()].concat()
 }
 
-/// `.` and `..` taken out.
+/// `.` and `..` removed.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let parts: Vec<&[u8]> = path.split(|b| *b == b'/').skip(1).collect();

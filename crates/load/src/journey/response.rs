@@ -1,4 +1,4 @@
-//! A response that is looked into: its head, and as much of its body as checks and captures ask for.
+//! A buffered response: its head, and as much of its body as checks and captures need.
 
 use std::borrow::Cow;
 
@@ -9,41 +9,41 @@ use crate::journey::decode;
 use crate::journey::template::{self, Template};
 use crate::protocol::http1::BodySink;
 
-/// Most bytes of a body that are kept for checks and captures. What is beyond is counted, not looked at, and a
-/// check or capture that needs the body fails, saying so.
+/// Most bytes of a body that are kept for checks and captures. The rest is counted but not looked at, and a check or
+/// capture that needs the body fails with that reason.
 pub const MAX_BODY: usize = 4 << 20;
-/// Most bytes of a body that nobody looks at: what an example shows of it.
+/// Most bytes kept of a body that no check or capture reads: what an example shows of it.
 const SHOWN: usize = HEAD_BYTES + BODY_BYTES;
-/// BufferedResponse bodies larger than this give their memory back.
+/// Body buffers larger than this are freed.
 const BODY_KEPT: usize = 64 * 1024;
 
 /// How much of a body is kept until it is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffering {
-    /// Its beginning, for examples: checks and captures ask for the head at most.
+    /// Its beginning, for examples: checks and captures need the head at most.
     #[default]
     Beginning,
-    /// All of it if it is encoded: its size is checked, and that is the size of what it decodes to.
+    /// All of it if it is encoded: the check is on the decoded size.
     IfEncoded,
-    /// Up to [`MAX_BODY`]: a check or a capture looks at it.
+    /// Up to [`MAX_BODY`]: a check or a capture reads it.
     All,
 }
 
-/// A response of which the head and as much of the body as somebody looks at are kept until it is complete.
+/// A response whose head, and as much of its body as is needed, are kept until it is complete.
 #[derive(Debug, Default)]
 pub struct BufferedResponse {
     buffering: Buffering,
     head: Vec<u8>,
     body: Vec<u8>,
     size: u64,
-    /// The body as it was meant, if it came encoded.
+    /// The decoded body, if it came encoded.
     decoded: Vec<u8>,
     is_decoded: bool,
     /// Beginning of the request, if it was written for this exchange.
     pub request: Vec<u8>,
-    /// Its body, where a part of it has to wait until the server has room.
+    /// Its body, if a part of it has to wait until the server has room.
     pub unsent: Vec<u8>,
-    /// Texts that the answer must contain, end to end, and where each of them ends.
+    /// Texts that the answer must contain, end to end, and the end of each.
     echoes: Vec<u8>,
     echo_ends: Vec<usize>,
 }
@@ -67,7 +67,7 @@ impl BodySink for BufferedResponse {
 }
 
 impl BufferedResponse {
-    /// Ready for another response, of which so much is looked at.
+    /// Ready for another response, of which this much is kept.
     pub fn begin(&mut self, buffering: Buffering) {
         self.clear();
         self.buffering = buffering;
@@ -94,12 +94,12 @@ impl BufferedResponse {
         }
     }
 
-    /// What came of the body, as far as it is kept.
+    /// The body as received, as far as it is kept.
     pub fn received(&self) -> &[u8] {
         &self.body
     }
 
-    /// The body as it was meant, also of an answer that nobody had to look into; as much of it as can be decoded, and whether
+    /// The decoded body, even of an answer that did not have to be read; as much of it as can be decoded, and whether
     /// that is all.
     #[cold]
     pub fn looked_into(&self) -> (Cow<'_, [u8]>, bool) {
@@ -119,7 +119,7 @@ impl BufferedResponse {
         self.size > self.body.len() as u64
     }
 
-    /// Undoes the content's encoding, if it has one.
+    /// Undoes the content encoding, if there is one.
     pub fn decode(&mut self) -> Result<(), decode::Fault> {
         self.is_decoded = decode::decode(&self.head, &self.body, MAX_BODY, &mut self.decoded)?;
         Ok(())
@@ -139,7 +139,7 @@ impl BufferedResponse {
         Ok(())
     }
 
-    /// The answer contains what was expected of it.
+    /// The answer contains the expected texts.
     pub fn is_echo(&self, message: &[u8]) -> bool {
         let mut from = 0;
         self.echo_ends.iter().all(|to| {
@@ -154,7 +154,7 @@ impl BufferedResponse {
         self.head.extend_from_slice(bytes);
     }
 
-    /// A whole message takes the place of what was kept before.
+    /// A whole message replaces what was kept before.
     pub fn hear(&mut self, message: &[u8]) {
         (self.size, self.is_decoded) = (0, false);
         self.body.clear();
@@ -166,7 +166,7 @@ impl BufferedResponse {
         &self.head
     }
 
-    /// A field of an HTTP/2 head. The status comes first, and begins the head anew: interim ones do not count.
+    /// A field of an HTTP/2 head. The status comes first, and starts the head over: interim responses do not count.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         if name == b":status" {
             self.head.clear();
@@ -179,12 +179,12 @@ impl BufferedResponse {
         self.head.extend_from_slice(b"\r\n");
     }
 
-    /// The body as it was meant, as far as it is known.
+    /// The decoded body, as far as it is known.
     pub fn body(&self) -> &[u8] {
         if self.is_decoded { &self.decoded } else { &self.body }
     }
 
-    /// What checks and captures look at.
+    /// The answer as checks and captures see it.
     pub fn answer(&self, ended: Ended) -> Answer<'_> {
         let (body, size) = match self.is_decoded {
             true => (self.decoded.as_slice(), self.decoded.len() as u64),
@@ -193,7 +193,7 @@ impl BufferedResponse {
         Answer { status: ended.status, head: &self.head, body, size, time_ns: ended.time_ns }
     }
 
-    /// What was asked for: path and query.
+    /// The request's target: path and query.
     pub fn target(&self) -> &[u8] {
         if let Some(rest) =
             memchr::memmem::find(&self.request, b"\r\n:path ").map(|at| &self.request[at + 8..])
@@ -201,7 +201,7 @@ impl BufferedResponse {
             return rest.split(|b| *b == b'\r').next().unwrap_or_default();
         }
         let target = self.request.split(|b| *b == b' ').nth(1).unwrap_or_default();
-        // A proxy is asked with the whole URL.
+        // Requests to a proxy have the whole URL.
         match target.strip_prefix(b"http://") {
             None => target,
             Some(rest) => rest.iter().position(|b| *b == b'/').map_or(&[], |at| &rest[at..]),
@@ -209,7 +209,7 @@ impl BufferedResponse {
     }
 }
 
-/// A field of an HTTP/2 head in words: `:status 200`, `server: a`, with its line end.
+/// A field of an HTTP/2 head as text: `:status 200`, `server: a`, with its line end.
 pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     out.extend_from_slice(if name.starts_with(b":") { b" " } else { b": " });

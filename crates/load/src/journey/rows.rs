@@ -1,22 +1,22 @@
-//! Data feeds: rows of a CSV or JSON lines file, and who gets which.
+//! Data feeds: rows of a CSV or JSON lines file, and which user gets which.
 //!
-//! [`Rows`] holds the columns that a load uses, read once and shared by all threads. A [`Cursor`] is one thread's share
-//! of the order in which rows are dealt: position k of n threads is theirs in turn, so that the shares of all threads
-//! are the whole order, for every n. Reading files is for others: this takes bytes.
+//! [`Rows`] holds the columns that a load uses, read once and shared by all threads. A [`Cursor`] is one thread's
+//! share of the order in which rows are dealt: n threads take positions in turn, so the shares of all threads make up
+//! the whole order, for every n. This takes bytes; the caller reads the files.
 
 use crate::journey::json;
 
-/// Rows of a feed, the columns that are used.
+/// Rows of a feed, with only the columns that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// All cells, one behind the other.
+    /// All cells, one after the other.
     bytes: Vec<u8>,
-    /// Where each ends, row by row.
+    /// The end of each, row by row.
     ends: Vec<u32>,
     columns: usize,
 }
 
-/// Why a file is no feed.
+/// Why a file is not a feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowsError {
     /// No row.
@@ -30,7 +30,7 @@ pub enum RowsError {
         /// Those it has.
         known: String,
     },
-    /// A line that is no CSV record.
+    /// A line that is not a CSV record.
     #[error("line {line}: {why}")]
     Csv {
         /// From 1.
@@ -38,13 +38,13 @@ pub enum RowsError {
         /// In words.
         why: String,
     },
-    /// A line that is no JSON map.
+    /// A line that is not a JSON map.
     #[error("line {line}: not a JSON map\nhint: JSON Lines have one `{{…}}` on each line")]
     Json {
         /// From 1.
         line: u64,
     },
-    /// A map without a value that is used.
+    /// A map that lacks a value that is used.
     #[error("line {line} has no `{column}`")]
     Missing {
         /// From 1.
@@ -58,10 +58,10 @@ pub enum RowsError {
 }
 
 impl Rows {
-    /// Stands for no row.
+    /// No row.
     pub const NONE: u32 = u32::MAX;
 
-    /// Reads CSV (RFC 4180) whose first line names the columns; keeps those that are wanted, in that order.
+    /// Reads CSV (RFC 4180) whose first line names the columns; keeps the `wanted` ones, in that order.
     ///
     /// # Errors
     /// See [`RowsError`].
@@ -83,8 +83,8 @@ impl Rows {
         rows.whole(count)
     }
 
-    /// Reads JSON lines: a map a line, empty lines between them; keeps the members that are wanted, in that order.
-    /// Texts are kept without quotes and escapes, `null` as nothing, anything else as written.
+    /// Reads JSON lines: one map per line, empty lines allowed; keeps the `wanted` members, in that order. Strings are
+    /// kept without quotes and escapes, `null` as empty, anything else as written.
     ///
     /// # Errors
     /// See [`RowsError`].
@@ -114,7 +114,7 @@ impl Rows {
         Ok(())
     }
 
-    /// A feed of which no column is used still has rows to run out of.
+    /// A feed with no used column still has rows to run out of.
     fn whole(mut self, count: u64) -> Result<Rows, RowsError> {
         if count == 0 {
             return Err(RowsError::Empty);
@@ -151,7 +151,7 @@ impl Rows {
 /// Names of the columns of a CSV file.
 ///
 /// # Errors
-/// It has no first line, or that is no CSV.
+/// It has no first line, or that is not CSV.
 pub fn csv_columns(bytes: &[u8]) -> Result<Vec<String>, RowsError> {
     read_header(&mut csv_reader(bytes))
 }
@@ -159,7 +159,7 @@ pub fn csv_columns(bytes: &[u8]) -> Result<Vec<String>, RowsError> {
 /// Names of the members of the first line of a JSON lines file.
 ///
 /// # Errors
-/// It has no line, or that is no JSON map.
+/// It has no line, or that is not a JSON map.
 pub fn json_lines_columns(bytes: &[u8]) -> Result<Vec<String>, RowsError> {
     let (line, row) = json_lines(bytes).next().ok_or(RowsError::Empty)?;
     let mut columns = Vec::new();
@@ -181,7 +181,7 @@ fn unknown_column(column: &str, known: &[String]) -> RowsError {
 }
 
 fn csv_reader(bytes: &[u8]) -> csv::Reader<&[u8]> {
-    // What spreadsheets write first is no part of a name.
+    // The BOM that spreadsheets write first is not part of a name.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     csv::ReaderBuilder::new().has_headers(false).from_reader(bytes)
 }
@@ -205,7 +205,7 @@ fn csv_error(error: csv::Error) -> RowsError {
     RowsError::Csv { line, why }
 }
 
-/// Lines that hold something, with their numbers from 1.
+/// Non-empty lines, numbered from 1.
 fn json_lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let lines = bytes.split(|b| *b == b'\n').enumerate();
     lines.map(|(i, line)| (i as u64 + 1, line.trim_ascii())).filter(|(_, line)| !line.is_empty())
@@ -214,9 +214,9 @@ fn json_lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
 /// In which order rows are dealt, and whether more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dealing {
-    /// In an order that follows from the seed, another one each time round; else as in the file.
+    /// In an order derived from the seed, different each time round; otherwise as in the file.
     pub is_shuffled: bool,
-    /// Each row once: then the feed has run out.
+    /// Each row once: after that the feed has run out.
     pub is_once: bool,
     /// For the order.
     pub seed: u64,
@@ -227,7 +227,7 @@ pub struct Dealing {
 pub struct Cursor {
     rows: u64,
     dealing: Dealing,
-    /// Place of the next row in the whole order.
+    /// Position of the next row in the whole order.
     position: u64,
     slots: u64,
 }
@@ -239,7 +239,7 @@ impl Cursor {
     }
 
     /// The next row; `None` when the feed has run out.
-    // No iterator: the order begins again for ever, and nobody should collect it.
+    // Not an iterator: the order repeats endlessly, and must not be collected.
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<u32> {
@@ -257,7 +257,7 @@ impl Cursor {
     }
 }
 
-/// SplitMix64's finishing step: every bit of the input moves about half of those of the output.
+/// SplitMix64's finalizer: every input bit flips about half of the output bits.
 #[inline]
 fn mixed(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -266,12 +266,12 @@ fn mixed(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Where a place goes in a permutation of `0..count` that follows from the seed: no list is kept, so that threads share
-/// an order without sharing memory. A Feistel network permutes the next power of four; what falls outside is permuted
-/// again until it is inside (cycle walking), which takes fewer than four steps on average.
+/// Where a position goes in a permutation of `0..count` derived from the seed: no list is kept, so threads share an
+/// order without sharing memory. A Feistel network permutes the next power of four; a value that falls outside is
+/// permuted again until it is inside (cycle walking), which takes fewer than four steps on average.
 #[inline]
 fn shuffled(place: u64, count: u64, seed: u64) -> u64 {
-    // Four would do for large files; of few rows each round mixes little.
+    // Four would do for large files; with few rows each round mixes little.
     const ROUNDS: u64 = 8;
     let half_bits = (64 - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half_bits) - 1;
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn shuffling_is_fair() {
-        // Where row 0 of seven goes, over many seeds: each place about as often.
+        // Where row 0 of seven goes, over many seeds: each position about equally often.
         let mut counts = [0u32; 7];
         (0..70_000).for_each(|seed| counts[shuffled(0, 7, seed) as usize] += 1);
         assert!(counts.iter().all(|n| (9_500..10_500).contains(n)), "{counts:?}");

@@ -1,5 +1,5 @@
-//! What a step of a journey adds to a request: a text that is written anew each time, checks of the answer, values
-//! taken out of it. Nothing here sends or counts.
+//! What a step of a journey adds to a request: a text written anew each time, checks of the answer, values captured
+//! from it. Nothing here sends or counts.
 
 use loadlab_record::Secrets;
 use loadlab_record::outcome::{Failure, Outcome};
@@ -22,34 +22,34 @@ use crate::protocol::websocket::opening::Opening;
 /// What a step adds to its request.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// Written anew each time; `None` where the request's bytes are always the same.
+    /// Written anew each time; `None` if the request's bytes are always the same.
     pub message: Option<Message>,
-    /// The message has an id: what becomes of it is reported ([`Message::has_id`]).
+    /// The message has an id: its outcome is reported ([`Message::has_id`]).
     pub has_id: bool,
     /// When the answer is good.
     pub checks: Checks,
-    /// What of the checks is written anew for each answer.
+    /// Values of the checks that are written anew for each answer.
     pub expected: Vec<(Expected, Template)>,
-    /// What is taken out of a good answer, and where it goes: slots of the user's own.
+    /// What is captured from a good answer, and into which of the user's own slots.
     pub captures: Vec<(u16, Capture)>,
-    /// What a failure means for the user's way.
+    /// How a failure moves the user.
     pub on_failure: Step,
     /// Where it goes: index into the load's hosts.
     pub host: u16,
-    /// So many redirects in a row are followed; the request has to be written then.
+    /// How many redirects in a row are followed; the request then has to be written each time.
     pub redirects: u8,
-    /// How long a user waits before the request that follows, if other than the load says.
+    /// How long a user waits before the next request, if different from the load's setting.
     pub think: Option<Think>,
     /// It is part of a conversation over a WebSocket.
     pub talk: Option<Box<Talk>>,
 }
 
-/// A part of a conversation. All parts of one are requests that follow one another: the opening, messages, the goodbye.
+/// A part of a conversation. All parts of one are requests that follow one another: the opening, messages, the close.
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// Which.
     pub part: Part,
-    /// So many parts follow it.
+    /// How many parts follow it.
     pub left: u32,
 }
 
@@ -58,21 +58,21 @@ pub struct Talk {
 pub enum Part {
     /// It opens the WebSocket; the script's message is the request, with the headers of the opening.
     Open {
-        /// What the answer must be.
+        /// The answer required.
         opening: Opening,
-        /// Messages that come while nobody waits are kept for a later part.
+        /// Messages that come while no part waits are kept for a later part.
         keeps: bool,
     },
-    /// It says something, waits for something, or both.
+    /// It sends a message, waits for one, or both.
     Say {
         /// What is sent.
         send: Option<(Kind, Template)>,
         /// What is waited for, besides the script's checks.
         wait: Option<Wait>,
-        /// Texts that the answer must contain, written anew each time with the same values as what is sent.
+        /// Texts that the answer must contain, written anew each time with the same values as the message sent.
         echoes: Vec<Template>,
     },
-    /// It says goodbye, and waits for the server's.
+    /// It closes the WebSocket, and waits for the server's close.
     Goodbye,
 }
 
@@ -81,12 +81,12 @@ pub enum Part {
 pub struct Wait {
     /// No longer than this; `None`: the load's timeout.
     pub within_ns: Option<u64>,
-    /// Messages that the checks do not take are others', and passed over; else the first one decides.
+    /// Messages that fail the checks are meant for others, and skipped; otherwise the first one decides.
     pub passes_over: bool,
 }
 
 impl Talk {
-    /// How long this part may take, if it says so.
+    /// How long this part may take, if it sets a limit.
     #[inline]
     pub fn within_ns(&self) -> Option<u64> {
         match &self.part {
@@ -96,7 +96,7 @@ impl Talk {
     }
 }
 
-/// A value of the checks that is written anew: its place among those of its kind.
+/// A value of the checks that is written anew: its index among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Of a header field.
@@ -128,16 +128,16 @@ impl Message {
     }
 }
 
-/// The head of a request that is written anew each time, as HTTP/2 says it.
+/// The head of a request that is written anew each time, in HTTP/2 form.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// What stays the same, and the names of what does not.
+    /// The fixed parts, and the names of the variable ones.
     pub outline: Outline,
-    /// The values that belong to the names.
+    /// The values for those names.
     pub values: Vec<Template>,
 }
 
-/// How users go through the requests of a load, and what they share. Requests and scripts have the same numbers.
+/// How users go through the requests of a load, and what they share. Requests and scripts have the same indices.
 #[derive(Clone, Debug)]
 pub struct Journey {
     /// Their order.
@@ -146,21 +146,21 @@ pub struct Journey {
     pub scripts: Vec<Script>,
     /// The load's hosts, in the same order.
     pub sites: Vec<Site>,
-    /// Users keep cookies; all requests have to be written then.
+    /// Users keep cookies; all requests then have to be written each time.
     pub cookies: bool,
     /// Data.
     pub feeds: Vec<Rows>,
     /// How each of them is dealt.
     pub dealings: Vec<Deal>,
-    /// What was captured before the load, for all users.
+    /// What `setup` captured before the load, for all users.
     pub shared: Slots,
     /// How many values each user may capture.
     pub own: u16,
     /// Names of the slots, those of [`Journey::shared`] first; for examples.
     pub remembered: Vec<Remembered>,
-    /// Those of them that are numbers of the load: slot of the user's own, and name.
+    /// The slots that are numbers of the load: slot of the user's own, and name.
     pub numbers: Vec<(u16, String)>,
-    /// A schedule's arrivals are users, who make their rounds and leave; else they are single requests.
+    /// A schedule's arrivals are users, who make their rounds and leave; otherwise they are single requests.
     pub sessions: bool,
     /// Wall clock at the load's start, nanoseconds since 1970.
     pub unix_ns: u64,
@@ -171,7 +171,7 @@ pub struct Journey {
 pub struct Deal {
     /// In which order.
     pub dealing: Dealing,
-    /// A user keeps its row (what it logs in with); else each round takes another one.
+    /// A user keeps its row (such as its login); otherwise each round takes another one.
     pub per_user: bool,
 }
 
@@ -192,7 +192,8 @@ impl Script {
         }
     }
 
-    /// Whether the exchange has to be kept until it is judged: its answer, or a request that nobody could write again.
+    /// Whether the exchange has to be kept until it is judged: its answer, or a request that could not be written
+    /// again.
     pub fn wants_room(&self) -> bool {
         let checks = &self.checks;
         self.message.is_some()
@@ -241,7 +242,7 @@ impl Script {
         Ok(())
     }
 
-    /// Judges an answer, and takes values out of a good one.
+    /// Judges an answer, and captures values from a good one.
     pub fn judge(
         &mut self,
         kept: &mut BufferedResponse,
@@ -274,7 +275,7 @@ impl Script {
         (if trouble.is_some() { Outcome::Failed(Failure::Check) } else { Outcome::Ok }, trouble)
     }
 
-    /// A trouble with this answer in words, and none of the secrets.
+    /// A failure with this answer in words, without secrets.
     #[cold]
     pub fn describe(
         &self,

@@ -1,7 +1,7 @@
 //! Texts with variables, compiled: what a request is written from while the load runs.
 //!
-//! A template is a list of segments. Texts are final already; a variable is a number (which feed, which column, which
-//! capture) and the way its value is escaped at that place. Writing one appends to a buffer and looks nothing up by
+//! A template is a list of segments. Texts are already final; a variable is a number (which feed, which column, which
+//! capture) and the way its value is escaped at that place. Writing one appends to a buffer and looks up nothing by
 //! name. It does not know what it writes: a path, a header field or a body.
 
 use loadlab_record::escape::{ControlCharacter, Escape};
@@ -19,7 +19,7 @@ pub enum Fault {
     Unset(u16),
     /// The user has no row of this feed: it ran out.
     NoRow(u16),
-    /// A value for a header field holds a control character.
+    /// A value for a header field contains a control character.
     ControlCharacter,
 }
 
@@ -40,7 +40,7 @@ impl From<ControlCharacter> for Fault {
     }
 }
 
-/// What variables stand for in one request.
+/// The values of variables in one request.
 pub struct Values<'a> {
     /// The user's number over all threads, from 0.
     pub user: u64,
@@ -48,7 +48,7 @@ pub struct Values<'a> {
     pub iteration: u64,
     /// The request's number over all threads.
     pub sequence: u64,
-    /// The request's number over all loads and batches of the trial, counted among those that have one.
+    /// The request's number over all loads and batches of the trial, counting only requests that have one.
     pub id: u64,
     /// Nanoseconds since 1970.
     pub now_ns: u64,
@@ -66,7 +66,7 @@ pub struct Values<'a> {
 enum Segment {
     Text(Box<[u8]>),
     Put(Variable, Escape),
-    /// What is within, in base64: a user and a password.
+    /// Its content in base64: a user and a password.
     Base64(Template),
 }
 
@@ -82,10 +82,10 @@ impl Template {
         Template { segments: vec![Segment::Text(text.into())] }
     }
 
-    /// Appends a text that is escaped here and now.
+    /// Appends a text, escaping it now.
     ///
     /// # Errors
-    /// A control character where a header field is written.
+    /// A control character in a header field.
     pub fn push_text(&mut self, text: &[u8], escape: Escape) -> Result<(), Fault> {
         let mut bytes = match self.segments.last_mut() {
             Some(Segment::Text(last)) => std::mem::take(last).into_vec(),
@@ -145,10 +145,10 @@ impl Template {
         found
     }
 
-    /// Appends the text to `out`. After an error what was appended so far is of no use.
+    /// Appends the text to `out`. After an error, what was appended so far is of no use.
     ///
     /// # Errors
-    /// A value that is missing, or that cannot stand at its place.
+    /// A value that is missing, or not allowed in its place.
     #[inline]
     pub fn write(&self, values: &mut Values<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         for segment in &self.segments {
@@ -213,7 +213,7 @@ pub fn number(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// With so many digits at least, zeros in front.
+/// With at least `digits` digits, zero-padded.
 fn padded(value: u64, digits: u32, out: &mut Vec<u8>) {
     let mut least = 10u64.pow(digits - 1);
     while value < least && least > 1 {
@@ -223,7 +223,7 @@ fn padded(value: u64, digits: u32, out: &mut Vec<u8>) {
     number(value, out);
 }
 
-/// A uniform draw from `low..=high`: the product of a 64-bit draw with the number of values, its upper half. The bias
+/// A uniform draw from `low..=high`: the upper half of the product of a 64-bit draw and the number of values. The bias
 /// is below one in 2^64 / (high − low).
 #[inline]
 fn between(low: i64, high: i64, random: &mut Random) -> i64 {
@@ -253,7 +253,7 @@ fn now(now_ns: u64, unit: Unit, escape: Escape, out: &mut Vec<u8>) {
         Unit::Micros => number(now_ns / 1_000, out),
         Unit::Nanos => number(now_ns, out),
         Unit::Rfc3339 => {
-            // Of what it is made from only the colon means something to a place.
+            // Of its characters only the colon may need escaping.
             let colon: &[u8] = if matches!(escape, Escape::Url | Escape::Form) { b"%3A" } else { b":" };
             let seconds = now_ns / 1_000_000_000;
             let Date { year, month, day } = Date::of_day(seconds / 86_400);
@@ -275,8 +275,8 @@ fn now(now_ns: u64, unit: Unit, escape: Escape, out: &mut Vec<u8>) {
     }
 }
 
-/// Turns what `out` holds from `from` on into base64, in place: from its end, so that no byte is written over before
-/// it was read.
+/// Turns what `out` holds from `from` on into base64, in place: from the end, so that no byte is overwritten before it
+/// is read.
 fn to_base64(out: &mut Vec<u8>, from: usize) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let len = out.len() - from;

@@ -17,9 +17,9 @@ pub struct Batch {
     pub from_ns: u64,
     /// … and before here.
     pub until_ns: u64,
-    /// It is longer than [`BATCH_NS`], since no empty batch had come back. It lies within a second, or ends with one.
+    /// It is longer than [`BATCH_NS`] because no empty batch had come back. It lies within a second, or ends with one.
     pub is_long: bool,
-    /// By event. `in_flight` is set in the last batch alone, to what was cut off.
+    /// By event. `in_flight` is set in the last batch only: the requests cut off.
     pub counts: Counts,
     /// Requests under way when the interval ended.
     pub in_flight: u64,
@@ -31,46 +31,47 @@ pub struct Batch {
     pub bytes: Bytes,
     /// Times of what fell due in the window.
     pub window: Series,
-    /// Times of what fell due before it; there only if there is a warm-up.
+    /// Times of what fell due before the window; present only if there is a warm-up.
     pub before: Option<Box<Series>>,
-    /// By tag; times of the window alone.
+    /// By tag; window only.
     pub by_tag: Vec<TagMeasured>,
-    /// Captured numbers, by their place in the journey's; of the window alone.
+    /// Captured numbers, by their index in the journey; window only.
     pub numbers: Vec<Numbers>,
     /// Events inside the window.
     pub in_window: InWindow,
-    /// Sum of the time that requests ended in this interval were under way.
+    /// Total time in flight of the requests that ended in this interval.
     pub busy_ns: u64,
-    /// The part of it that lies in the window.
+    /// The part of it inside the window.
     pub busy_in_window_ns: u64,
-    /// Requests that began before the window's end and ended after it; `tail_s` is not for a batch to know.
+    /// Requests that began before the window's end and ended after it; a batch cannot know `tail_s`.
     pub stragglers: Stragglers,
-    /// Where the window ends, as far as is known; `u64::MAX` while it has no end.
+    /// Where the window ends, as far as is known; `u64::MAX` while it is open-ended.
     pub window_to_ns: u64,
-    /// Start of the request that began last, so far.
+    /// Start of the most recently started request so far.
     pub last_start_ns: u64,
-    /// Connections made in it, and the most open in it.
+    /// Connections made in the interval, and the most open at once.
     pub connections: Connections,
-    /// Most requests in flight in it.
+    /// Most requests in flight in the interval.
     pub flight_peak: u64,
     /// End of the last complete exchange so far.
     pub last_end_ns: u64,
-    /// Times at which the worker did not run, so far.
+    /// Times when the worker did not run, so far.
     pub gaps: Gaps,
     /// Failed exchanges newly kept.
     pub examples: Vec<Example>,
-    /// The worker's first response times of the window, timeouts and what was cut off at their age; in the last batch alone.
+    /// The worker's first response times of the window, timeouts and cut-off requests at their age; in the last batch
+    /// only.
     pub in_order: InOrder,
-    /// Ids of requests that ended in it.
+    /// Ids of requests that ended in the interval.
     pub ids: Ids,
     /// The worker has ended.
     pub last: bool,
 }
 
-/// What a batch has room for.
+/// A batch's capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Which worker it is of.
+    /// Which worker it belongs to.
     pub worker: usize,
     /// Tags.
     pub tags: usize,
@@ -80,7 +81,7 @@ pub struct Sizes {
     pub warmup: bool,
 }
 
-/// Times at which the worker did not run, on the load's clock.
+/// Times when the worker did not run, on the load's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gaps {
     /// How many.
@@ -89,28 +90,28 @@ pub struct Gaps {
     pub sum_ns: u64,
     /// The longest.
     pub longest_ns: u64,
-    /// When that began.
+    /// When the longest began.
     pub longest_at_ns: u64,
 }
 
-/// Ids of requests that ended, by what became of them; in no order.
+/// Ids of requests that ended, by outcome; unordered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ids {
     /// Answered with success.
     pub accepted: Vec<u64>,
-    /// Sent, and no complete answer came.
+    /// Sent, without a complete answer.
     pub unanswered: Vec<u64>,
-    /// Answered, and not with success.
+    /// Answered, but not with success.
     pub refused: Vec<u64>,
 }
 
 impl Ids {
-    /// There is none.
+    /// There are no ids.
     pub fn is_empty(&self) -> bool {
         self.accepted.is_empty() && self.unanswered.is_empty() && self.refused.is_empty()
     }
 
-    /// Takes those of another one, which is empty then.
+    /// Moves in the ids of another one, leaving it empty.
     pub fn append(&mut self, other: &mut Ids) {
         self.accepted.append(&mut other.accepted);
         self.unanswered.append(&mut other.unanswered);

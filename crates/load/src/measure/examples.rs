@@ -1,7 +1,6 @@
-//! Keeps single exchanges whole: the first failed ones and the slowest of every outcome and tag.
+//! Keeps whole exchanges: the first failures and the slowest of every outcome and tag.
 //!
-//! What is kept of the slowest lives in slots that are overwritten in place, so that a load that gets
-//! slower and slower does not allocate.
+//! The slowest live in slots that are overwritten in place, so a load that keeps getting slower does not allocate.
 
 use loadlab_record::Secrets;
 use loadlab_record::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT};
@@ -13,7 +12,7 @@ use crate::measure::recorder::Times;
 use crate::spec::request::Request;
 use crate::target::Address;
 
-/// Outcomes told apart: ok and every failure.
+/// The number of outcomes: ok and every failure.
 const OUTCOMES: usize = Failure::ALL.len() + 1;
 
 /// An exchange at its end, as the worker sees it.
@@ -29,7 +28,7 @@ pub struct Ending<'a> {
     pub outcome: Outcome,
     /// What went wrong, in words.
     pub error: Option<Reason>,
-    /// The same with what the answer had instead.
+    /// The same, plus what the answer contained instead.
     pub words: Option<&'a str>,
     /// Beginning of the request, if it was written for this exchange.
     pub written: Option<&'a [u8]>,
@@ -46,9 +45,9 @@ pub struct Ending<'a> {
 /// Bytes of a response, from its beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResponseBytes<'a> {
-    /// As many as are there.
+    /// As much of it as is available.
     pub bytes: &'a [u8],
-    /// Where its head ends among them, if it does.
+    /// Where the head ends in it, if it does.
     pub head_end: Option<usize>,
 }
 
@@ -57,15 +56,15 @@ pub struct ResponseBytes<'a> {
 pub enum Reason {
     /// In words.
     Words(&'static str),
-    /// An error number of the kernel.
+    /// A kernel error number.
     Os(i32),
-    /// There is no TLS; the worker knows why.
+    /// The TLS handshake failed; the worker knows why.
     Tls,
-    /// A conversation did not go as it should; the worker knows why.
+    /// A WebSocket conversation went wrong; the worker knows why.
     WebSocket,
-    /// There is no tunnel; the worker knows why.
+    /// The tunnel failed; the worker knows why.
     Proxy,
-    /// A step of a journey was not as it should be.
+    /// A step of a journey failed.
     Script(StepFailure),
 }
 
@@ -85,7 +84,7 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// What is kept of a slow one; the texts are made at the end.
+/// A slow exchange; its texts are made at the end.
 #[derive(Debug)]
 struct Slot {
     label: usize,
@@ -143,8 +142,8 @@ impl ExampleStore {
         response_ns > group.bar_ns || (outcome != Outcome::Ok && group.first < KEPT)
     }
 
-    /// Keeps it. `number` is the request's place in the load. Gives back an example to be reported at once, if
-    /// it is among the first of its failure.
+    /// Keeps it. `number` is the request's place in the load. Returns an example to be reported at once if it is among
+    /// the first of its failure.
     pub fn keep(&mut self, exchange: &Ending<'_>, number: usize) -> Option<Example> {
         let index = self.group(exchange.request, exchange.outcome);
         let first = exchange.outcome != Outcome::Ok && self.groups[index].first < KEPT;
@@ -255,11 +254,11 @@ impl Slot {
     }
 }
 
-/// Header fields that let whoever reads them in.
+/// Header fields whose values grant access.
 const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
 
-/// A head without the secrets in it: a record is shown to others. Schemes and names of cookies stay. Lines may end with a
-/// bare LF, and a value may go on in lines that begin with a blank.
+/// A head without its secrets, since a record is shared. Schemes and cookie names stay. Lines may end with a bare LF,
+/// and a value may be folded onto lines that begin with a blank.
 fn masked(head: &str) -> String {
     let (mut text, mut goes_on) = (String::with_capacity(head.len()), false);
     for line in head.split_inclusive('\n') {
@@ -276,7 +275,7 @@ fn masked(head: &str) -> String {
     text
 }
 
-/// The line of a field that lets in whoever reads it.
+/// The masked line of a field that grants access.
 fn masked_line(line: &str) -> Option<String> {
     let (name, value) = line.split_once(':')?;
     let known = name.trim();
@@ -290,7 +289,7 @@ fn masked_line(line: &str) -> Option<String> {
     Some(format!("{name}: {before}{sign}***"))
 }
 
-/// Behind the empty line, whatever lines end with.
+/// The offset after the empty line, whatever the line ending.
 pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes).find_map(|at| match bytes.get(at + 1..)? {
         [b'\n', ..] => Some(at + 2),

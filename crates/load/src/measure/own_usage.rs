@@ -1,4 +1,4 @@
-//! What the generator itself used and waited for, from the kernel's own accounts.
+//! What the generator itself used and waited for, from the kernel's own accounting.
 
 #![expect(unsafe_code, reason = "sched_setattr and its like, and mallopt, which no safe wrapper has")]
 
@@ -9,7 +9,7 @@ use loadlab_record::summary::Generator;
 pub struct ThreadUse {
     /// User and system time, nanoseconds.
     pub cpu_ns: u64,
-    /// Time ready to run and waiting for a core; `None` where the kernel does not say.
+    /// Time spent runnable, waiting for a core; `None` where the kernel does not report it.
     pub run_delay_ns: Option<u64>,
     /// How often it got a core; `None` likewise.
     pub time_slices: Option<u64>,
@@ -35,7 +35,7 @@ impl ThreadUse {
     }
 }
 
-/// Second and third field of schedstat: time on a run queue, and times a core was got
+/// Second and third field of schedstat: time on a run queue, and the number of timeslices run
 /// (Documentation/scheduler/sched-stats.rst).
 fn run_delay() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
@@ -43,7 +43,7 @@ fn run_delay() -> Option<(u64, u64)> {
     Some((fields.next()??, fields.next()??))
 }
 
-/// How long this machine has been suspended since it booted: what one clock counts and the other does not.
+/// How long this machine has been suspended since boot: the difference between the two clocks.
 pub fn suspended_ns() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
     let ns = |id| {
@@ -64,16 +64,16 @@ pub fn peak_rss_bytes() -> u64 {
     status_kib("VmHWM:") * 1024
 }
 
-/// A field of `/proc/self/status` in KiB; 0 where there is none.
+/// A field of `/proc/self/status` in KiB; 0 if missing.
 fn status_kib(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix(field));
     line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Time this process' own cgroup, and each one around it, has been stopped by a CPU limit, nanoseconds since its
-/// creation, the innermost first; empty where there are none or the kernel does not report. A limit may be that of a
-/// whole container or session: the groups inside it do not count its stops.
+/// How long a CPU limit has throttled this process's own cgroup, and each one around it, in nanoseconds since its
+/// creation, innermost first; empty where there are none or the kernel does not report it. The limit may belong to a
+/// whole container or session, and inner groups do not count its throttling.
 pub fn throttled_ns() -> Vec<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of = |(file, field, unit): (String, &str, u64)| {
@@ -84,14 +84,14 @@ pub fn throttled_ns() -> Vec<u64> {
     cpu_stats(&groups).into_iter().filter_map(of).collect()
 }
 
-/// How much longer the one was stopped that was stopped longest. `None` if nothing is known.
+/// The largest increase in any one group. `None` if nothing is known.
 pub fn throttled_since(before: &[u64]) -> Option<u64> {
     let now = throttled_ns();
-    // Who was moved in between has other groups around it, with other counts.
+    // A process moved in between has other groups around it, with other counts.
     (now.len() == before.len()).then(|| now.iter().zip(before).map(|(a, b)| a.saturating_sub(*b)).max())?
 }
 
-/// Files that report stops, from the group itself to the outermost: which, the field's name, and its unit in
+/// Files that report throttling, from the group itself to the outermost: the path, the field's name, and its unit in
 /// nanoseconds. `groups` is `/proc/self/cgroup` (cgroups(7)).
 fn cpu_stats(groups: &str) -> Vec<(String, &'static str, u64)> {
     let mut parts = groups.lines().filter_map(|line| {
@@ -110,7 +110,7 @@ fn cpu_stats(groups: &str) -> Vec<(String, &'static str, u64)> {
     around.map(|dir| (format!("{root}{}/cpu.stat", dir.display()).replace("//", "/"), field, unit)).collect()
 }
 
-/// Puts the uses of all load threads together.
+/// Sums the usage of all load threads.
 pub fn sum(io: &str, cpus: &[usize], uses: &[ThreadUse], throttled_ns: Option<u64>, peak: u64) -> Generator {
     let delays: Option<Vec<u64>> = uses.iter().map(|u| u.run_delay_ns).collect();
     let slices: Option<Vec<u64>> = uses.iter().map(|u| u.time_slices).collect();
@@ -128,10 +128,10 @@ pub fn sum(io: &str, cpus: &[usize], uses: &[ThreadUse], throttled_ns: Option<u6
     }
 }
 
-/// Lets the calling thread run as soon as it wakes, though another one holds its core: a slice shorter than the
-/// other's is what Linux (6.12 and later) preempts for. Where it is not allowed, or unknown, nothing changes.
+/// Lets the calling thread preempt another on its core as soon as it wakes: Linux (6.12 and later) preempts in favour
+/// of a shorter slice. Where this is not permitted or not supported, nothing changes.
 pub fn short_slices() {
-    /// `struct sched_attr` of `<linux/sched/types.h>`, as far as its first version goes.
+    /// `struct sched_attr` of `<linux/sched/types.h>`, in its first version.
     #[repr(C)]
     struct Attributes {
         size: u32,
@@ -146,7 +146,7 @@ pub fn short_slices() {
     // SAFETY: both take numbers and touch no memory; 0 is the calling thread.
     let (policy, nice) = unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
     if policy != libc::SCHED_OTHER {
-        // Somebody has seen to it already.
+        // Already configured.
         return;
     }
     let attributes = Attributes {
@@ -159,29 +159,29 @@ pub fn short_slices() {
         deadline_ns: 0,
         period_ns: 0,
     };
-    // SAFETY: the kernel reads `size` bytes of a structure of this frame; 0 is the calling thread.
+    // SAFETY: the kernel reads `size` bytes of a structure in this frame; 0 is the calling thread.
     unsafe {
         let (thread, flags): (libc::c_long, libc::c_ulong) = (0, 0);
         libc::syscall(libc::SYS_sched_setattr, thread, std::ptr::addr_of!(attributes), flags)
     };
 }
 
-/// Lets large blocks of memory stand by themselves: untouched until they are used, and given back when they are freed.
-/// glibc begins to cut them from its heap as soon as one has been freed, and clears what it cuts: each of the histograms,
-/// of which a few pages are used, would take all its 288 KiB. For the whole process, so before anything else.
+/// Makes glibc map large blocks separately: their pages stay untouched until used, and are returned when freed.
+/// Otherwise glibc starts to carve them from its heap as soon as one has been freed, and zeroes them: each histogram,
+/// of which only a few pages are used, would take its whole 288 KiB. Applies to the whole process, so call it first.
 pub fn large_blocks_apart() {
-    // SAFETY: takes two numbers, and allocations that are there stay as they are.
+    // SAFETY: takes two numbers, and leaves existing allocations as they are.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
     }
 }
 
-/// Bytes from which on a block stands by itself: as glibc begins.
+/// The block size from which glibc maps separately: its initial default.
 #[cfg(target_env = "gnu")]
 const LARGE_BLOCK: libc::c_int = 128 * 1024;
 
-/// The shortest slice that the kernel takes.
+/// The shortest slice the kernel accepts.
 const SLICE_NS: u64 = 100_000;
 
 #[cfg(test)]

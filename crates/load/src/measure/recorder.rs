@@ -1,9 +1,9 @@
-//! What one worker counts, in batches that it hands over ten times a second.
+//! What one worker counts, in batches handed over ten times a second.
 //!
-//! A batch is filled by one thread and then owned by another: no write is shared. Batches come back empty
-//! through a second channel. There are [`BATCHES`] of them at most: where none has come back, since what collects them
-//! gets no time, the present one is filled further and stands for a longer interval. So a load thread neither
-//! waits nor takes more and more memory, and nothing is lost.
+//! A batch is filled by one thread and then owned by another: no write is shared. Batches come back empty through a
+//! second channel. There are at most [`BATCHES`] of them: if none has come back because the collector gets no CPU
+//! time, the worker keeps filling the current batch, which then covers a longer interval. So a load thread neither
+//! waits nor takes ever more memory, and nothing is lost.
 
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -15,11 +15,11 @@ use loadlab_record::outcome::{Failure, Outcome};
 use crate::measure::batch::{BATCH_NS, Batch, Gaps, Sizes};
 use crate::spec::request::Request;
 
-/// Batches of one worker: what collects them may be two seconds behind before intervals become longer.
+/// Batches per worker: the collector may lag two seconds before intervals become longer.
 const BATCHES: usize = 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A batch waits no longer than this for a turn that has nothing else to do.
+/// A full batch waits at most this long for an idle turn.
 const FLUSH_NS: u64 = 20_000_000;
 
 /// When a request fell due, was started and ended, on the load's clock.
@@ -37,33 +37,33 @@ pub struct Times {
 pub struct Recorder {
     batch: Box<Batch>,
     sizes: Sizes,
-    /// Complete, to be given away when there is time.
+    /// A complete batch, to be sent when there is time.
     waiting: Option<Box<Batch>>,
     next_ns: u64,
     window_from_ns: u64,
     window_to_ns: u64,
-    /// Requests start as they fall due: service time is response time and lateness means nothing.
+    /// Requests start as they fall due: service time equals response time, and lateness means nothing.
     closed: bool,
     full: Sender<Box<Batch>>,
     empty: Receiver<Box<Batch>>,
-    /// Batches made so far.
+    /// Batches created so far.
     made: usize,
     /// Requests under way.
     pub in_flight: u64,
     /// Connections open.
     pub open: u64,
-    /// Most of both since the last batch.
+    /// The maximum of both since the last batch.
     peaks: (u64, u64),
     last_start_ns: u64,
     last_end_ns: u64,
     gaps: Gaps,
-    /// The first response times of the window. All its memory is taken before the load begins.
+    /// The first response times of the window. All its memory is allocated before the load begins.
     in_order: InOrder,
 }
 
-/// What a recorder needs to know.
+/// A recorder's settings.
 pub struct Setup {
-    /// What its batches have room for.
+    /// Capacity of its batches.
     pub sizes: Sizes,
     /// Start of the window.
     pub window_from_ns: u64,
@@ -71,7 +71,7 @@ pub struct Setup {
     pub window_to_ns: u64,
     /// Requests start as they fall due.
     pub closed: bool,
-    /// Takes full batches.
+    /// Receives full batches.
     pub full: Sender<Box<Batch>>,
     /// Gives empty ones back.
     pub empty: Receiver<Box<Batch>>,
@@ -101,12 +101,12 @@ impl Recorder {
         }
     }
 
-    /// When the next batch is to be handed over.
+    /// When the next batch is due to be handed over.
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Hands over if it is time. To be called before an event at `now_ns` is counted.
+    /// Hands over if it is time. Call it before counting an event at `now_ns`.
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {
         if now_ns >= self.next_ns {
@@ -114,7 +114,7 @@ impl Recorder {
         }
     }
 
-    /// The interval is over: the batch is handed over if there is another one to go on with.
+    /// The interval is over: hands over the batch if there is another to continue with.
     #[cold]
     fn end_interval(&mut self, now_ns: u64) {
         let from_ns = now_ns / BATCH_NS * BATCH_NS;
@@ -129,8 +129,8 @@ impl Recorder {
         self.next_ns = from_ns + BATCH_NS;
     }
 
-    /// Where the batch's interval may end, at the latest there. One that reaches beyond its second's end goes on to the end of
-    /// another one: so whole seconds become one, and no second belongs to two such.
+    /// Where the batch's interval may end, if it may yet. A batch that reaches past the end of its second runs to the
+    /// end of a later one: so it merges whole seconds, and no second belongs to two such batches.
     fn may_end_at(&self, from_ns: u64) -> Option<u64> {
         let is_within = self.batch.from_ns / SECOND_NS == (self.next_ns - 1) / SECOND_NS;
         // Nothing was counted since `next_ns`.
@@ -138,7 +138,7 @@ impl Recorder {
         if is_within { Some(self.next_ns) } else { Some(end_ns).filter(|end_ns| *end_ns >= self.next_ns) }
     }
 
-    /// One that came back, or a new one while there are few.
+    /// One that came back, or a new one while below the limit.
     fn empty_batch(&mut self) -> Option<Box<Batch>> {
         self.empty.try_recv().ok().or_else(|| (self.made < BATCHES).then(|| self.new_batch()))
     }
@@ -173,8 +173,8 @@ impl Recorder {
         self.waiting = Some(full);
     }
 
-    /// Gives away what was handed over, in a turn that has nothing else to do or soon in any other: waking whoever
-    /// reads it costs microseconds, which no request should wait for.
+    /// Sends what was handed over, in an idle turn or else soon: waking the reader costs microseconds, which no
+    /// request should wait for.
     #[inline]
     pub fn flush(&mut self, now_ns: u64, idle: bool) {
         if self.waiting.as_ref().is_some_and(|full| idle || now_ns >= full.until_ns.saturating_add(FLUSH_NS))
@@ -186,11 +186,11 @@ impl Recorder {
     #[cold]
     fn give_away(&mut self) {
         let Some(full) = self.waiting.take() else { return };
-        // The receiver is gone only when the load is being torn down; nobody is left to read it then.
+        // The receiver is gone only when the load is being torn down; nothing is left to read it then.
         let _ = self.full.send(full);
     }
 
-    /// The worker did not run in this time.
+    /// The worker did not run during this time.
     pub fn gap(&mut self, from_ns: u64, to_ns: u64) {
         let length_ns = to_ns - from_ns;
         self.gaps.times += 1;
@@ -200,7 +200,7 @@ impl Recorder {
         }
     }
 
-    /// Times at which the worker did not run.
+    /// Times when the worker did not run.
     pub fn gaps(&self) -> Gaps {
         self.gaps
     }
@@ -223,7 +223,7 @@ impl Recorder {
         at_ns >= self.window_from_ns && at_ns < self.window_to_ns
     }
 
-    /// One of the first response times of the window: they tell how autocorrelated the load's are.
+    /// One of the first response times of the window: they show how autocorrelated the load's are.
     #[inline]
     fn in_order(&mut self, due_ns: u64, response_ns: u64) {
         if due_ns >= self.window_from_ns {
@@ -231,7 +231,7 @@ impl Recorder {
         }
     }
 
-    /// A request was under way for so long, the window's part of it apart.
+    /// Adds the time a request was under way, and separately the part inside the window.
     #[inline]
     fn busy(&mut self, Times { started_ns, end_ns, .. }: Times) {
         self.batch.busy_ns += end_ns - started_ns;
@@ -245,14 +245,14 @@ impl Recorder {
         end_ns >= self.window_to_ns && started_ns < self.window_to_ns
     }
 
-    /// A request fell due, and was noticed so much later.
+    /// A request fell due, and was noticed this much later.
     #[inline]
     pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
         self.due_unclassified(due_ns, noticed_ns);
         self.due_as(request);
     }
 
-    /// The same where nobody knows yet which request it will be.
+    /// The same, while it is not yet known which request it will be.
     #[inline]
     pub fn due_unclassified(&mut self, due_ns: u64, noticed_ns: u64) {
         self.batch.counts.due += 1;
@@ -262,7 +262,7 @@ impl Recorder {
         }
     }
 
-    /// What fell due before is this request.
+    /// The request that fell due before turns out to be this one.
     #[inline]
     pub fn due_as(&mut self, request: &Request) {
         for tag in &request.tags {
@@ -284,7 +284,7 @@ impl Recorder {
         }
     }
 
-    /// It was started, so long after it had been noticed.
+    /// It was started, this long after it had been noticed.
     #[inline]
     pub fn started(&mut self, request: &Request, due_ns: u64, noticed_ns: u64, now_ns: u64) {
         self.batch.counts.started += 1;
@@ -307,31 +307,31 @@ impl Recorder {
         self.peaks.1 = self.peaks.1.max(self.open);
     }
 
-    /// One that stands already was taken over from the load before.
+    /// An open connection was taken over from the load before.
     pub fn reused(&mut self) {
         self.batch.connections.reused += 1;
         self.open += 1;
         self.peaks.1 = self.peaks.1.max(self.open);
     }
 
-    /// It stands, after so long; for a request that fell due at `due_ns`.
+    /// It is open, after this long; for a request that fell due at `due_ns`.
     pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
         self.batch.connections.opened += 1;
         self.series(due_ns).connect.record(took_ns);
     }
 
-    /// TLS was agreed on, in so long.
+    /// TLS was negotiated, in this long.
     pub fn secured(&mut self, due_ns: u64, took_ns: u64) {
         self.series(due_ns).tls.record(took_ns);
     }
 
-    /// It could not be made, for want of something on this side.
+    /// A connection could not be made because of a limit on this side.
     #[cold]
     pub fn own_limit(&mut self, limit: OwnLimit) {
         self.batch.connections.own_limits.add(limit);
     }
 
-    /// A request goes out again on a new connection.
+    /// A request is sent again on a new connection.
     pub fn resent(&mut self) {
         self.batch.connections.requests_resent += 1;
     }
@@ -359,7 +359,7 @@ impl Recorder {
         self.batch.statuses[(status as usize).min(999)] += 1;
     }
 
-    /// A number was captured from the answer to a request that fell due then.
+    /// A number was captured from the answer to a request that fell due at `due_ns`.
     #[inline]
     pub fn number(&mut self, place: usize, value: f64, due_ns: u64) {
         if due_ns >= self.window_from_ns
@@ -454,7 +454,7 @@ impl Recorder {
         }
     }
 
-    /// The request with this id ended: it was sent, once at least.
+    /// The request with this id ended: it was sent at least once.
     pub fn id(&mut self, id: u64, outcome: Outcome) {
         let ids = &mut self.batch.ids;
         match outcome {
@@ -464,7 +464,7 @@ impl Recorder {
         }
     }
 
-    /// The request with this id was redirected, and not sent to where that leads.
+    /// The request with this id was redirected, and the redirect not followed.
     pub fn redirected_id(&mut self, id: u64) {
         self.batch.ids.refused.push(id);
     }

@@ -1,8 +1,8 @@
-//! An exchange as it may be shown: without the values that are secret, however they are written in it.
+//! An exchange as it may be shown: without secret values, however they are encoded in it.
 //!
-//! Texts are masked before they are cut to what an example keeps. Where they were cut before, as they are when they come,
-//! an end that may be the beginning of a secret is left out. Bodies are looked into as they were meant: without the
-//! frames of their chunks, and decoded; what cannot be decoded is not shown. Made for the few exchanges that are kept,
+//! Texts are masked before they are cut to what an example keeps. Where they were cut earlier, as they are on arrival,
+//! an end that may be the beginning of a secret is left out. Bodies are searched as they were meant: without chunk
+//! framing, and decoded; a body that cannot be decoded is not shown. Done only for the few exchanges that are kept,
 //! and only where there are secrets.
 
 use std::borrow::Cow;
@@ -16,10 +16,10 @@ use loadlab_record::outcome::{Failure, Outcome};
 use super::examples::{Ending, ResponseBytes, end_of_head};
 use crate::journey::capture::header;
 
-/// The most of a response that is kept for an example, and the most of a body that is looked at.
+/// The most of a response that is kept for an example, and the most of a body that is searched.
 const MOST_BYTES: usize = HEAD_BYTES + BODY_BYTES;
 
-/// What an exchange looks like without the secrets in it.
+/// An exchange without its secrets.
 #[derive(Debug)]
 pub struct Hidden {
     response: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct Hidden {
 }
 
 impl Hidden {
-    /// Of this exchange, without these; the body is left out unless it is known that they are all that it holds.
+    /// Hides these secrets in this exchange; the body is left out unless they are known to be all that it holds.
     pub fn of(ending: &Ending<'_>, secrets: &Secrets, is_known: bool) -> Hidden {
         let ResponseBytes { bytes, head_end } = ending.response;
         let head_end = head_end.or_else(|| end_of_head(bytes));
@@ -78,7 +78,7 @@ pub fn is_complete(outcome: Outcome) -> bool {
 /// A body as it was meant.
 enum Readable<'a> {
     Text {
-        /// What was done to it.
+        /// How it was decoded.
         note: &'static str,
         bytes: Cow<'a, [u8]>,
         is_whole: bool,
@@ -117,7 +117,7 @@ fn readable<'a>(head: &[u8], body: &'a [u8], is_whole: bool) -> Readable<'a> {
     } else if is(b"content-encoding", &["gzip", "x-gzip"]) {
         decoded(read(MultiGzDecoder::new(&*body)), "[gzip, decoded] ")
     } else if is(b"content-encoding", &["deflate"]) {
-        // By name zlib (RFC 9110 §8.4.1.2), by habit of some servers without its frame.
+        // zlib by the standard (RFC 9110 §8.4.1.2), but some servers send it without its frame.
         let bytes = read(ZlibDecoder::new(&*body)).or_else(|| read(DeflateDecoder::new(&*body)));
         decoded(bytes, "[deflate, decoded] ")
     } else {
@@ -125,7 +125,7 @@ fn readable<'a>(head: &[u8], body: &'a [u8], is_whole: bool) -> Readable<'a> {
     }
 }
 
-/// As much as can be decoded, and whether that is all; `None` if it is nothing.
+/// As much as can be decoded, and whether that is all; `None` if nothing can.
 fn read(mut decoder: impl Read) -> Option<(Vec<u8>, bool)> {
     let (mut bytes, mut block) = (Vec::new(), [0; 512]);
     loop {
@@ -141,7 +141,7 @@ fn read(mut decoder: impl Read) -> Option<(Vec<u8>, bool)> {
     }
 }
 
-/// The data of chunks, as far as they are there and well-formed, and whether the last one is.
+/// The data of chunks, as far as they have arrived and are well-formed, and whether the last one has.
 fn without_chunks(mut rest: &[u8]) -> (Vec<u8>, bool) {
     let mut bytes = Vec::with_capacity(rest.len());
     while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -267,7 +267,7 @@ mod tests {
         check("", b"token=abc/def", Outcome::Ok, "token=abc/def");
         let long = [&vec![b'x'; MOST_BYTES - 5], TOKEN.as_bytes()].concat();
         check("", &long, Outcome::Ok, &"x".repeat(MOST_BYTES - 5));
-        // what is cut to be shown was masked before
+        // the cut example was masked before it was cut
         let long = [&vec![b'x'; BODY_BYTES - 1], TOKEN.as_bytes()].concat();
         check("", &long, Outcome::Ok, &format!("{}***", "x".repeat(BODY_BYTES - 1)));
         let half = gzip(&format!("token={TOKEN}; {}", (0..9000).map(|i| i.to_string()).collect::<String>()));

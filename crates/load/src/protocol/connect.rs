@@ -1,25 +1,25 @@
-//! What a proxy answers when it is asked for a tunnel (CONNECT).
+//! A proxy's answer to a request for a tunnel (CONNECT).
 
 /// Longest head of an answer to CONNECT.
 const MAX_HEAD: usize = 16 * 1024;
 /// Most header fields of one.
 const MAX_FIELDS: usize = 64;
-/// What a timeout says when a tunnel takes longer than the load's timeout.
+/// The timeout's message when a tunnel takes longer than the load's timeout.
 pub const STALLED: &str = "the proxy did not answer CONNECT within the timeout";
 
-/// What an answer to CONNECT says so far.
+/// An answer to CONNECT so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is not complete.
     Partial,
-    /// The tunnel stands, and begins behind so many bytes.
+    /// The tunnel is open, and begins after this many bytes.
     Stands(usize),
-    /// There is none.
+    /// It was refused.
     Refused(String),
 }
 
-/// Reads an answer to CONNECT. Interim answers are passed over; an answer that is good has no body, whatever its
-/// fields say (RFC 9110 §9.3.6).
+/// Reads an answer to CONNECT. Interim answers are skipped; a successful answer has no body, whatever its fields say
+/// (RFC 9110 §9.3.6).
 pub fn read(bytes: &[u8]) -> Answer {
     let mut from = 0;
     loop {

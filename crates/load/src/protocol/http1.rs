@@ -1,20 +1,20 @@
-//! HTTP/1.1 responses: where they end, what they say about the connection. Bytes in, progress out.
+//! HTTP/1.1 responses: where they end, and whether the connection stays open. Bytes in, progress out.
 //!
-//! Only what a load generator needs is looked at: status, framing and whether the connection may be used
-//! again (RFC 9112 §6, §7, §9.3). Head and body go to whoever wants them ([`BodySink`]), and are not kept here. What is ambiguous (two lengths, length and
+//! Only what a load generator needs is parsed: status, framing and whether the connection may be reused (RFC 9112 §6,
+//! §7, §9.3). Head and body go to a [`BodySink`], and are not kept here. Ambiguity (two lengths, length and
 //! transfer-encoding together) is a fault, not a guess.
 
 /// Longest response head, and longest trailer section.
 pub const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADERS: usize = 256;
-/// Most interim responses (1xx) before an answer: a server that sends nothing else would be read for ever.
+/// Most interim responses (1xx) before an answer: a server that sends nothing else would be read forever.
 pub const MAX_INTERIM: u8 = 100;
-/// What is said of one that sends more.
+/// The message for a server that sends more.
 pub const TOO_MANY_INTERIM: &str = "more than 100 interim responses (1xx), and no final one";
 /// Longest line of a chunk's size with its extensions.
 const MAX_CHUNK_LINE: u32 = 4096;
 
-/// Why bytes are no response.
+/// Why bytes are not a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The head does not follow the grammar; in words.
@@ -33,14 +33,14 @@ impl Fault {
     }
 }
 
-/// What a head says.
+/// What a head contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The status code.
     pub status: u16,
     /// How the body ends.
     framing: Framing,
-    /// The connection may be used again once the response is complete.
+    /// The connection may be reused once the response is complete.
     pub keep_alive: bool,
 }
 
@@ -55,7 +55,7 @@ enum Framing {
 enum State {
     /// Before or inside the head.
     Head,
-    /// So many body bytes to come.
+    /// This many body bytes to come.
     Body(u64),
     /// Inside a chunked body.
     Chunked(Chunk),
@@ -79,7 +79,7 @@ enum Chunk {
     SizeLf {
         value: u64,
     },
-    /// So many bytes of data to come.
+    /// This many bytes of data to come.
     Data(u64),
     /// CR, then LF, after the data.
     DataCr,
@@ -91,7 +91,7 @@ enum Chunk {
     },
 }
 
-/// One answer on one connection, as far as it has come.
+/// One answer on one connection, as far as received.
 #[derive(Clone, Debug)]
 pub struct Reader {
     state: State,
@@ -102,8 +102,8 @@ pub struct Reader {
     interim: u8,
 }
 
-/// The last head seen on any connection of a worker, and what it said. Servers answer the same head again
-/// and again (but for `Date`, once a second): comparing it is several times cheaper than parsing it.
+/// The last head seen on any connection of a worker, and its meaning. Servers send the same head again and again
+/// (except for `Date`, once a second): comparing it is several times cheaper than parsing it.
 #[derive(Clone, Debug, Default)]
 pub struct Memo {
     bytes: Vec<u8>,
@@ -111,15 +111,15 @@ pub struct Memo {
     head: Option<Head>,
 }
 
-/// Who takes what a response consists of, as it comes.
+/// Receives the parts of a response as they come.
 pub trait BodySink {
-    /// The final head, whole, up to and with its empty line.
+    /// The final head, whole, including its empty line.
     fn head(&mut self, bytes: &[u8]);
-    /// A piece of the body, without what frames it.
+    /// A piece of the body, without its framing.
     fn body(&mut self, bytes: &[u8]);
 }
 
-/// Nobody.
+/// Discards them.
 impl BodySink for () {
     #[inline]
     fn head(&mut self, _: &[u8]) {}
@@ -127,7 +127,7 @@ impl BodySink for () {
     fn body(&mut self, _: &[u8]) {}
 }
 
-/// How far a call to [`Reader::feed`] came.
+/// The result of a call to [`Reader::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// The response is complete.
@@ -160,7 +160,7 @@ impl Reader {
         self.head
     }
 
-    /// The response ends with the connection, so its end is no fault.
+    /// The response ends with the connection, so the end is not a fault.
     pub fn ends_with_connection(&self) -> bool {
         self.state == State::UntilClose
     }
@@ -250,12 +250,12 @@ impl Reader {
                 self.partial.extend_from_slice(bytes);
                 let parsed = parse_head(&self.partial, no_body);
                 match parsed {
-                    // An interim head ended inside what was kept and what came: go on behind it.
+                    // An interim head ended within the kept and the new bytes: continue after it.
                     Ok(Some((head, used))) if head.status < 200 => {
                         self.passes_over(head.status)?;
                         self.partial.drain(..used);
                         let rest = std::mem::take(&mut self.partial);
-                        // `used` reaches beyond what had been kept, or it would have ended there before.
+                        // `used` extends past the kept bytes, or the head would have ended there before.
                         let offset = bytes.len() - rest.len();
                         let nested = self.parse_heads(&rest, no_body, memo, sink)?;
                         return Ok(nested.map(|(n, _)| (offset + n, false)));
@@ -505,7 +505,7 @@ mod tests {
         for (head, text, body) in cases {
             let expect = Kept(vec![head.into()], body.into());
             let mut memo = Memo::default();
-            // The second time over the head is known.
+            // The second time round the head is known.
             for piece in (1..=text.len()).chain(1..=text.len()) {
                 let (mut reader, mut kept) = (Reader::default(), Kept::default());
                 for part in text.as_bytes().chunks(piece) {
@@ -600,7 +600,7 @@ mod tests {
                     Err(fault) => Some(Err(fault.describe())),
                 })
             };
-            // As many again with the next answer.
+            // The limit starts over with the next answer.
             for _ in 0..2 {
                 assert_eq!(fed(&[&hints(most), &answer[..]].concat(), &mut memo), Some(Ok(())), "{piece}");
             }

@@ -1,6 +1,6 @@
 //! Header fields that are not repeated where a redirect leads.
 
-/// Fields that let somebody in.
+/// Fields with credentials.
 const SECRETS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 /// Fields that describe a body, or how it is sent.
 const OF_BODY: [&str; 7] = [
@@ -13,12 +13,12 @@ const OF_BODY: [&str; 7] = [
     "expect",
 ];
 
-/// Header fields of a step that do not go to where it is redirected, as with browsers and curl.
+/// Header fields of a step that are not sent to where it is redirected, as with browsers and curl.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What lets somebody in: it is led to another host, port or scheme than it was meant for.
+    /// Credentials: it is led to a host, port or scheme other than the intended one.
     pub secrets: bool,
-    /// What describes a body: it has none any more.
+    /// Fields that describe a body: it no longer has one.
     pub body: bool,
 }
 
@@ -29,7 +29,7 @@ impl LeftOut {
         self.secrets && among(&SECRETS) || self.body && among(&OF_BODY)
     }
 
-    /// Takes such fields out of the lines of a head from a place on.
+    /// Removes such fields from the lines of a head from an offset on.
     pub fn take_out(self, head: &mut Vec<u8>, from: usize) {
         if self == LeftOut::default() {
             return;

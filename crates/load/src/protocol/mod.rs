@@ -1,4 +1,5 @@
-//! What is spoken over connections: bytes in, events and bytes out. Nothing here knows a socket, a clock or a load.
+//! The protocols spoken over connections: bytes in, events and bytes out. Nothing here knows a socket, a clock or a
+//! load.
 
 pub mod connect;
 pub mod http1;

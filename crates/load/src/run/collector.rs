@@ -29,7 +29,7 @@ pub(super) struct Collector<'s> {
     window_to_ns: Vec<u64>,
     /// Seconds not yet complete.
     seconds: Seconds,
-    /// Seconds of the load that were reported several at once.
+    /// Seconds of the load that were reported in one piece with others.
     coarse_s: f64,
     /// For each worker: up to when it has reported, requests in flight, and connections open.
     workers: Vec<(u64, u64, u64)>,
@@ -64,7 +64,7 @@ impl<'s> Collector<'s> {
         self.start.at_ns().saturating_sub(self.origin.zero_ns) as f64 / 1e9
     }
 
-    /// Until every worker has ended.
+    /// Collects until every worker has ended.
     pub fn collect(
         &mut self,
         batches: &Receiver<Box<Batch>>,
@@ -91,7 +91,7 @@ impl<'s> Collector<'s> {
             let _ = empties[worker].send(batch);
         }
         self.report_complete(observer);
-        // The first worker that is still at it sets the pace.
+        // The first worker still running sets the pace.
         if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
             self.now.at_s = self.reported_ns() as f64 / 1e9;
             let still = self.gaps.iter().map(|gaps| stalls(*gaps, self.shift_s()));
@@ -111,7 +111,7 @@ impl<'s> Collector<'s> {
             observer(LoadEvent::Example(Box::new(example)));
         }
         let until = if batch.last { u64::MAX } else { batch.until_ns };
-        // What was cut off at the end stays in flight for good.
+        // What was cut off at the end stays in flight permanently.
         let in_flight = batch.in_flight + batch.counts.in_flight;
         self.workers[batch.worker] = (until, in_flight, batch.open);
         let most = (batch.flight_peak, batch.connections.peak);
@@ -129,7 +129,7 @@ impl<'s> Collector<'s> {
             self.workers.iter().fold((0, 0), |(flight, open), w| (flight + w.1, open + w.2));
         self.now.counts.in_flight = in_flight;
         self.now.open = open;
-        // What a thread says last was taken to be of the second it began in.
+        // A thread's last batch counts toward the second it began in.
         let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
         let (name, batch_number) = (&self.spec.name, self.origin.batch);
         let tick = || Tick { load: name.clone(), batch: batch_number, ..Tick::default() };
@@ -176,14 +176,14 @@ impl<'s> Collector<'s> {
         self.now.connections = totals.connections;
     }
 
-    /// Whether a second that every worker has left behind is of the window: where that ends is known then, even if the
-    /// load was stopped.
+    /// Whether a second that every worker has passed lies in the window: by then the window's end is known, even if
+    /// the load was stopped.
     fn in_window(&self, second: u64) -> bool {
         let from_ns = second * SECOND_NS;
         from_ns >= self.spec.warmup_ns && self.window_to_ns.iter().any(|end_ns| from_ns < *end_ns)
     }
 
-    /// Tells the seconds that every worker has left behind.
+    /// Reports the seconds that every worker has passed.
     fn report_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         let shift_s = self.shift_s();
         while let Some((number, length, mut second)) = self.seconds.complete(self.reported_ns()) {
@@ -207,14 +207,14 @@ impl<'s> Collector<'s> {
             Some(planned) => stopped_ns.is_some_and(|at| at < planned),
             None => stopped_ns.is_some(),
         };
-        // What was asked for, or what became of it. A load by number lasts until its last answer, and is not stretched
-        // by one that never came.
+        // The planned end, or the actual one. A load by number lasts until its last answer, and is not stretched by
+        // one that never came.
         let bound_ns = if cut_short { stopped_ns } else { planned_ns };
         let to_ns = bound_ns.unwrap_or(match self.spec.model {
             Model::Open { .. } => ended_ns,
             Model::Closed { .. } => self.last_end_ns.max(1),
         });
-        // From when nothing more began: what was asked for was over, or its last request had begun.
+        // From when nothing more began: the planned time was over, or the last request had started.
         let tail_from_ns = bound_ns.unwrap_or(self.last_start_ns);
         let from_ns = self.spec.warmup_ns.min(to_ns);
         let shift_s = self.shift_s();
@@ -227,7 +227,7 @@ impl<'s> Collector<'s> {
         measured.stragglers.tail_s = self.last_end_ns.saturating_sub(tail_from_ns) as f64 / 1e9;
         if let Some((took_ns, grown)) = self.start.opened.get() {
             measured.connections.connect_phase_s = Some(*took_ns as f64 / 1e9);
-            // Those that stood before took their memory before.
+            // Connections that were open before took their memory before.
             let held = self.spec.held.as_ref().filter(|_| measured.connections.reused == 0);
             measured.connections.bytes_per_connection =
                 held.map(|h| *grown as f64 / h.connections.max(1) as f64);

@@ -1,8 +1,8 @@
-//! How many requests were in flight, and connections open, at one time over all load threads.
+//! The most requests in flight, and connections open, at one time over all load threads.
 //!
-//! Each thread reports the most it had in each tenth of a second; those of one tenth are added up, not those of the
-//! whole load: threads seldom have their most at the same time. Within a tenth the sum is an upper bound, and so it is
-//! over a longer time of which a thread reports at once.
+//! Each thread reports its maximum in each tenth of a second. Maxima are summed per tenth, not over the whole load:
+//! threads seldom peak at the same time. Within a tenth the sum is an upper bound, and so it is over a longer interval
+//! that a thread reports in one piece.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,17 +20,17 @@ pub(super) struct Peaks {
     most: Levels,
     /// What each thread had when it reported last.
     levels: Vec<Levels>,
-    /// By number, the most that each thread had; of those that have not reported, what they had before.
+    /// By number, each thread's maximum; for threads that have not reported, the level they had before.
     tenths: VecDeque<(u64, Vec<Levels>)>,
 }
 
 impl Peaks {
-    /// Of so many threads.
+    /// For `threads` threads.
     pub fn new(threads: usize) -> Self {
         Peaks { most: (0, 0), levels: vec![(0, 0); threads], tenths: VecDeque::new() }
     }
 
-    /// A thread reports the most it had in the tenths of a time, and what it had at their end.
+    /// A thread reports its maximum over the tenths of an interval, and its level at the end.
     pub fn add(&mut self, thread: usize, ns: Range<u64>, most: Levels, end: Levels) {
         let first = ns.start / BATCH_NS;
         let last = (ns.end.max(ns.start + 1) - 1) / BATCH_NS;
@@ -83,14 +83,14 @@ mod tests {
             peaks.add(1, tenth(number), busy(number == 7), (1, 10));
         }
         assert_eq!(peaks.most(), (51, 70));
-        // One reports late of a tenth, another passes some over: it had what it had.
+        // One reports a tenth late, another skips some: its level stays as it was.
         peaks.add(0, tenth(10), (40, 40), (30, 30));
         peaks.add(0, tenth(14), (30, 30), (30, 30));
         peaks.add(1, tenth(10), (2, 20), (2, 20));
         assert_eq!(peaks.most(), (51, 70));
         peaks.add(1, tenth(14), (40, 50), (2, 20));
         assert_eq!(peaks.most(), (70, 80));
-        // One reports several at once: its most was in any of them.
+        // One reports several at once: its peak may be in any of them.
         peaks.add(0, tenth(20), (1, 1), (1, 1));
         peaks.add(0, tenth(24), (60, 60), (1, 1));
         peaks.add(1, 20 * BATCH_NS..25 * BATCH_NS, (50, 50), (2, 20));

@@ -1,7 +1,7 @@
-//! Seconds that are not complete yet: what load threads report them is merged here.
+//! Seconds that are not complete yet: what load threads report of them is merged here.
 //!
-//! A thread whose batches came back too late reports several seconds at once. They become one then, for all threads:
-//! the rates of a second in which one thread's requests are missing would be wrong.
+//! A thread whose batches came back too late reports several seconds at once. They are then merged into one for all
+//! threads: the rates of a second that lacks one thread's requests would be wrong.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,14 +18,14 @@ use crate::measure::batch::Ids;
 pub(super) struct Seconds {
     /// The number of the first that is not complete.
     first: u64,
-    /// In order and without gaps, each with the number behind its last second.
+    /// In order and without gaps, each with the number after its last second.
     pending: VecDeque<(u64, Second)>,
     /// Emptied ones.
     spare: Vec<Second>,
 }
 
 impl Seconds {
-    /// That in which an interval lies. A new one begins with what `tick` makes.
+    /// The one that contains an interval. A new one begins with what `tick` returns.
     pub fn of(&mut self, ns: Range<u64>, tick: impl Fn() -> Tick) -> &mut Second {
         let (first, last) = (ns.start / SECOND_NS, (ns.end.max(ns.start + 1) - 1) / SECOND_NS);
         while self.end() < first {
@@ -46,7 +46,7 @@ impl Seconds {
         second
     }
 
-    /// All up to that number is one.
+    /// Everything up to that number becomes one.
     fn push(&mut self, end: u64, tick: impl Fn() -> Tick) {
         let from_s = self.end() as f64;
         let mut second = self.spare.pop().unwrap_or_default();
@@ -54,12 +54,12 @@ impl Seconds {
         self.pending.push_back((end, second));
     }
 
-    /// The number behind the last.
+    /// The number after the last.
     fn end(&self) -> u64 {
         self.pending.back().map_or(self.first, |(end, _)| *end)
     }
 
-    /// The first, if it ended before that: its number, and how many seconds it is.
+    /// The first, if it ended by then: its number, and how many seconds it covers.
     pub fn complete(&mut self, reported_ns: u64) -> Option<(u64, u64, Second)> {
         let (end, _) = self.pending.front().filter(|(end, _)| *end * SECOND_NS <= reported_ns)?;
         let (number, length) = (self.first, end - self.first);
@@ -67,7 +67,7 @@ impl Seconds {
         self.pending.pop_front().map(|(_, second)| (number, length, second))
     }
 
-    /// Takes one back that was reported.
+    /// Takes back one that was reported.
     pub fn give_back(&mut self, mut second: Second) {
         second.window.clear();
         second.before.clear();
@@ -77,7 +77,7 @@ impl Seconds {
     }
 }
 
-/// What is there when a second ends is that of the later one.
+/// Levels at the end of a second are those of the later one.
 fn merge(second: &mut Second, later: &mut Second) {
     let (tick, other) = (&mut second.tick, &later.tick);
     tick.counts.merge(&other.counts);

@@ -15,7 +15,7 @@ use crate::worker::{Next, Worker, WorkerEnd, end, open_held};
 /// Runs a load on simulated load threads, in no time. For tests of schedules and accounts.
 ///
 /// # Errors
-/// The load goes on and on without its clock: a bug of ours.
+/// The load runs on without advancing its clock: a bug of ours.
 pub fn simulate<S: sim::Server>(
     spec: &LoadSpec,
     control: &Control,
@@ -25,7 +25,7 @@ pub fn simulate<S: sim::Server>(
     simulate_slots(spec, 0..spec.threads as u64, control, io, observer)
 }
 
-/// The same for the share of one of the load's threads, from 0.
+/// The same for one load thread's share, from 0.
 ///
 /// # Errors
 /// The same.
@@ -59,7 +59,7 @@ fn simulate_slots<S: sim::Server>(
     }
     drop(full);
     let mut collector = Collector::new(spec, origin, &start);
-    // As the threads of a real load are read while they run: a long one would else be held in memory whole.
+    // Drained while the load runs, as for real threads: a long one would otherwise be held in memory whole.
     let between = || batches.try_iter().for_each(|batch| collector.add(batch, &empties, observer));
     let ends = take_turns(io, &mut threads, between);
     let ends = ends.map_err(|error| LoadError::Io { backend: "sim", error })?;
@@ -81,7 +81,7 @@ enum State {
     Ended,
 }
 
-/// Drives all workers to their end, always the one whose clock is behind.
+/// Drives all workers to their end, always the one whose clock is furthest behind.
 fn take_turns<'r, S: sim::Server>(
     io: &mut sim::Sim<S>,
     threads: &mut [Thread<'r>],

@@ -1,20 +1,20 @@
 //! A level that changes over time in straight lines: a rate, or a number of users.
 //!
-//! Both models ask it one question. The open one: when has it asked for `k` requests? That is the inverse of its
-//! integral, piecewise a square root. The closed one: when is user `k` active? That is while the level is above
-//! `k`. Levels are taken to a millionth and times to a nanosecond; from there on all is integer arithmetic, so
-//! that nothing drifts and shares of several threads add up.
+//! Both models query it. The open model asks when it has called for `k` requests: the inverse of its integral,
+//! piecewise a square root. The closed model asks when user `k` is active: while the level is above `k`. Levels are
+//! rounded to a millionth and times to a nanosecond; from there on all is integer arithmetic, so nothing drifts and
+//! the shares of several threads add up.
 
 use loadlab_record::schedule::Stage;
 
-/// Grains a request is divided into: levels are millionths, times nanoseconds, and areas under a slope halves.
+/// Grains per request: levels are millionths, times nanoseconds, and areas under a slope halves.
 const GRAINS: u128 = 2 * 1_000_000 * 1_000_000_000;
 
 /// A level over time.
 #[derive(Clone, Debug)]
 pub struct Level {
     pieces: Vec<Piece>,
-    /// Where the last piece ends, from where on the level stays the same.
+    /// Where the last piece ends; the level is constant from there on.
     end_ns: u64,
     /// Area up to there.
     total: u128,
@@ -31,13 +31,13 @@ struct Piece {
     to: u64,
     /// Area before it.
     before: u128,
-    /// Squares of its length times its level fit 128 bits, so that its inverse is exact. Else (beyond a slope of
-    /// three days at 1,000 a second, or of two hours at a million) it is good to some nanoseconds.
+    /// Squares of its length times its level fit 128 bits, so its inverse is exact. Otherwise (beyond a slope of three
+    /// days at 1,000 a second, or of two hours at a million) it is accurate to some nanoseconds.
     fits: bool,
 }
 
 impl Level {
-    /// Of stages, one after the other; after the last one the level stays.
+    /// Stages, one after the other; after the last one the level stays.
     pub fn of(stages: &[Stage]) -> Level {
         let mut level = Level { pieces: Vec::new(), end_ns: 0, total: 0, last: 0 };
         for stage in stages {
@@ -53,16 +53,16 @@ impl Level {
         level
     }
 
-    /// A level that is reached from nothing over a time, and then stays.
+    /// A level that rises from zero over a time, and then stays.
     pub fn ramp(to: f64, over_ns: u64) -> Level {
         Level::of(&[Stage { from: 0.0, to, over_ns }])
     }
 
-    /// When request `k` (from 0) falls due if the level is a rate, nanoseconds from the start; `None` if so many
-    /// never do. `piece` is where to look from: 0 at first, then as it was left.
+    /// When request `k` (from 0) falls due if the level is a rate, nanoseconds from the start; `None` if it never
+    /// does. `piece` is where to start looking: 0 at first, then as it was left.
     ///
-    /// The latest time by which no more than `k` requests have been asked for, whole nanoseconds. Where nothing is
-    /// asked for at a request's turn, it waits until something is.
+    /// This is the latest time by which no more than `k` requests have been called for, in whole nanoseconds. If the
+    /// rate is zero at a request's turn, the request waits until it is not.
     pub fn due_ns(&self, k: u64, piece: &mut usize) -> Option<u64> {
         self.due_at(u128::from(k) * GRAINS, piece)
     }
@@ -99,7 +99,7 @@ impl Level {
     }
 }
 
-/// To a millionth.
+/// Rounded to a millionth.
 fn micro(level: f64) -> u64 {
     (level.max(0.0) * 1e6).round() as u64
 }
@@ -127,7 +127,7 @@ impl Piece {
         if self.from < self.to {
             return self.slope(self.from, area).0;
         }
-        // Falling: from the end backwards it rises, where small differences are not lost. The latest time by
+        // Falling: seen backwards from the end it rises, where small differences are not lost. The latest time by
         // which no more lies behind is the least by which the rest lies ahead.
         let (below, exactly) = self.slope(self.to, self.area() - area);
         self.length_ns - (below + u64::from(!exactly)).min(self.length_ns)
@@ -136,8 +136,8 @@ impl Piece {
     /// Along a slope that begins at `low`: the latest time by which no more than this area lies behind, and whether
     /// it is exactly as much.
     ///
-    /// With T the length and d the rise, x solves 2·low·x + d·x²/T = area: x = area / (low + √(low² + d·area/T)),
-    /// a form in which nothing cancels out. What floating point leaves to be wanted, integers mend.
+    /// With T the length and d the rise, x solves 2·low·x + d·x²/T = area: x = area / (low + √(low² + d·area/T)), a
+    /// form without cancellation. Integers correct the floating-point error.
     fn slope(&self, low: u64, area: u128) -> (u64, bool) {
         let rise = self.from.abs_diff(self.to);
         let (a, p, d, t) = (low as f64, area as f64, rise as f64, self.length_ns as f64);
@@ -206,7 +206,7 @@ mod tests {
             (99, 0, Some(9_900_000_000)),
             (99, 20 * S, Some(20 * S)),
             (100, 0, None),
-            // user 99 rests as soon as fewer than 100 are wanted, user 50 half way down
+            // user 99 rests as soon as fewer than 100 are wanted, user 50 halfway down
             (99, 40 * S, Some(40 * S)),
             (99, 40 * S + S / 20, None),
             (50, 42 * S + S / 2, None),

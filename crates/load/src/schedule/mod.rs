@@ -1,8 +1,8 @@
 //! When requests fall due in the open model: pure arithmetic from the load's start, free of drift.
 //!
-//! Request k falls due at Λ⁻¹(k), where Λ(t) is the number asked for by t: the integral of the rate, which is
-//! constant, or changes in straight lines ([`crate::schedule::level`]; a ramp is one stage). Poisson arrivals are the same
-//! with k replaced by the sum of k unit exponentials (time change of a Poisson process). A slot of n takes every
+//! Request k falls due at Λ⁻¹(k), where Λ(t) is the number called for by t: the integral of the rate, which is
+//! constant, or changes in straight lines ([`crate::schedule::level`]; a ramp is one stage). Poisson arrivals are the
+//! same with k replaced by the sum of k unit exponentials (time change of a Poisson process). A slot of n takes every
 //! n-th request of the *same* sequence, so the shares of n slots add up to the whole for every n.
 
 pub mod level;
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(due[4999].1, 9_998_999_949);
         // where the rate is constant, evenly
         assert!(due[5000..7000].iter().all(|(k, at)| *at == 10 * S + (k - 5000) * 1_000_000));
-        // after a time with nothing the next one comes when there is a rate again
+        // after a time at zero the next one comes when the rate is positive again
         assert_eq!(due[7000].1, 15 * S);
     }
 
@@ -205,7 +205,7 @@ mod tests {
         assert!(are_exponential(due.windows(2).map(|w| area(w[1].1) - area(w[0].1)).collect()));
     }
 
-    /// Requests asked for by a time, integrated in steps of a 20,000th of each stage (the middle of each step, which
+    /// Requests called for by a time, integrated in steps of a 20,000th of each stage (the middle of each step, which
     /// is exact for straight lines but for rounding).
     fn area_by(stages: &[Stage], at_ns: u64) -> f64 {
         let (mut area, mut before_ns) = (0.0, 0);
@@ -228,7 +228,7 @@ mod tests {
         prop::collection::vec((level(), level(), over, any::<bool>()), 1..8).prop_map(|list| {
             let mut stages: Vec<Stage> = Vec::new();
             for (from, to, over_ns, joined) in list {
-                // Most begin where the last one ended.
+                // Most begin where the previous one ended.
                 let before = stages.last().map_or(0.0, |s| s.to);
                 stages.push(Stage { from: if joined { before } else { from }, to, over_ns });
             }

@@ -1,4 +1,4 @@
-//! What part of a load is a thread's: every so many of its users, requests and connections, dealt out in turn.
+//! A thread's part of a load: every n-th of its users, requests and connections, dealt out in turn.
 
 /// A thread's share.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// How many of a total are this thread's.
+    /// How many of a total belong to this thread.
     pub fn of(self, total: u64) -> u64 {
         match self.slot < self.slots {
             true => total / self.slots + u64::from(self.slot < total % self.slots),
@@ -18,12 +18,12 @@ impl Share {
         }
     }
 
-    /// How many are those of the threads before it.
+    /// How many belong to the threads before it.
     pub fn before(self, total: u64) -> u64 {
         total / self.slots * self.slot + self.slot.min(total % self.slots)
     }
 
-    /// The number that one of this thread's has among all of them.
+    /// The global number of this thread's item `id`.
     #[inline]
     pub fn number_of(self, id: u32) -> u64 {
         self.slot + u64::from(id) * self.slots

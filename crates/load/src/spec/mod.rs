@@ -23,7 +23,7 @@ pub struct LoadSpec {
     pub until: Until,
     /// Users or rate grow linearly from nothing over this time, which is part of the duration.
     pub ramp_ns: u64,
-    /// Users or rate follow these, and the model's number is the most they reach; empty: they follow the ramp.
+    /// Users or rate follow these, and the model's number is their maximum; empty: they follow the ramp.
     pub stages: Vec<Stage>,
     /// What falls due before this is not in the window.
     pub warmup_ns: u64,
@@ -31,36 +31,36 @@ pub struct LoadSpec {
     pub grace_ns: u64,
     /// Each user's requests fall due at this interval from the user's start on (closed model).
     pub pace_ns: Option<u64>,
-    /// What becomes of a paced user's request that falls due while the user is still at an earlier one.
+    /// What happens to a paced user's request that falls due while the user is still busy with an earlier one.
     pub pace_when_behind: WhenBehind,
     /// How long a user waits after an answer before its next request falls due (closed model).
     pub think: Think,
-    /// A request that has not ended so long after its start is abandoned.
+    /// A request that has not ended this long after its start is abandoned.
     pub timeout_ns: u64,
     /// Connections are reused.
     pub keep_alive: bool,
     /// What is sent.
     pub requests: Vec<Request>,
-    /// What steps of a journey add to their requests; none where every request is the same each time, and good by
-    /// its status. There may be several orders then, and [`LoadSpec::order`] means nothing.
+    /// What journey steps add to their requests; `None` where every request is the same each time, and judged by its
+    /// status alone. There may be several orders then, and [`LoadSpec::order`] means nothing.
     pub journey: Option<Box<crate::journey::script::Journey>>,
-    /// Who takes which next; paced users always go through their own.
+    /// Who takes which request next; paced users always go through their own.
     pub order: Order,
     /// TLS, where hosts are reached by https.
     pub tls: Option<Box<TlsSpec>>,
-    /// HTTP/2, if that is spoken; else HTTP/1.1.
+    /// HTTP/2, if spoken; otherwise HTTP/1.1.
     pub http2: Option<Http2>,
-    /// Where requests go: for each host of the load all its addresses (the proxy's, where there is one); connections
-    /// take them in turn.
+    /// Where requests go: for each host of the load all its addresses (the proxy's, if there is one); connections take
+    /// them in turn.
     pub hosts: Vec<Vec<crate::target::Address>>,
     /// The proxy that requests go through, if any.
     pub proxy: Option<Box<Proxy>>,
     /// Names of the tags that requests refer to by index.
     pub tags: Vec<String>,
-    /// Connections to be held open, and taken in turn; else each user or request in flight has its own.
+    /// Connections to be held open, and used in turn; otherwise each user or request in flight has its own.
     pub held: Option<Held>,
-    /// Where connections come from that an earlier load has left, and where those go that this one leaves; without it
-    /// each load makes its own, and closes them.
+    /// The pool that this load takes an earlier load's connections from, and leaves its own in; without it each load
+    /// makes its own, and closes them.
     pub pool: Option<Arc<ConnectionPool>>,
     /// Addresses to connect from, in turn; empty leaves it to the kernel.
     pub sources: Vec<std::net::IpAddr>,
@@ -72,7 +72,7 @@ pub struct LoadSpec {
     pub io: IoChoice,
     /// Seed of everything random.
     pub seed: u64,
-    /// What no example, error or message may show, beside what users capture.
+    /// What no example, error or message may show, besides what users capture.
     pub secrets: Secrets,
 }
 
@@ -90,17 +90,17 @@ pub enum Model {
         rate_per_s: f64,
         /// Evenly or at random.
         arrivals: Arrivals,
-        /// What becomes of a request that falls due while no slot is free.
+        /// What happens to a request that falls due while no slot is free.
         when_behind: WhenBehind,
         /// How many requests may be in flight at one time.
         max_in_flight: u64,
     },
 }
 
-/// How hosts are reached in secret.
+/// How hosts are reached over TLS.
 #[derive(Clone, Debug)]
 pub struct TlsSpec {
-    /// Whom to believe, what to offer.
+    /// Whom to trust, what to offer.
     pub config: crate::protocol::tls::TlsConfig,
     /// The name that each host's certificate must be for; `None` where TLS is not spoken.
     pub names: Vec<Option<crate::protocol::tls::ServerName<'static>>>,
@@ -109,8 +109,8 @@ pub struct TlsSpec {
 /// How hosts are reached through a proxy.
 #[derive(Clone, Debug, Default)]
 pub struct Proxy {
-    /// For each host of the load, what asks the proxy for a tunnel to it; `None` where each request asks the proxy
-    /// itself, with a whole URL.
+    /// For each host of the load, the request that asks the proxy for a tunnel to it; `None` where each request goes
+    /// to the proxy itself, with a whole URL.
     pub connects: Vec<Option<Box<[u8]>>>,
 }
 
@@ -122,14 +122,15 @@ impl Proxy {
     }
 }
 
-/// Requests as HTTP/2 says them.
+/// Requests in HTTP/2 form.
 #[derive(Clone, Debug)]
 pub struct Http2 {
     /// Heads of the load's requests, in the same order; bodies are those of the requests.
     pub heads: Vec<crate::protocol::http2::Head>,
-    /// Of those that a journey writes anew each time, what is known of their heads before; empty where none is.
+    /// For requests that a journey writes anew each time, what is known of their heads in advance; empty where there
+    /// are none.
     pub written: Vec<Option<Written>>,
-    /// Most streams of a connection: so many users, or requests in flight, share one.
+    /// Most streams per connection: this many users, or requests in flight, share one.
     pub streams: u32,
 }
 
@@ -156,7 +157,7 @@ pub enum Order {
     /// Each user goes through all of them in order, again and again.
     #[default]
     Journey,
-    /// Whoever is free takes the next one.
+    /// The next free user takes the next one.
     Shared,
 }
 
@@ -174,7 +175,7 @@ pub enum IoChoice {
 
 impl LoadSpec {
     /// The plainest load of its kind: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of
-    /// 30 s, a grace of 5 s, everything to one address. What differs is set on it.
+    /// 30 s, a grace of 5 s, everything to one address. Callers set what differs.
     pub fn new(
         model: Model,
         until: Until,
@@ -228,8 +229,8 @@ impl LoadSpec {
         if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
     }
 
-    /// How many of the threads have something to do: no more than there are users, or requests in flight.
-    /// Work is shared among these alone, or a part of it would be nobody's.
+    /// How many of the threads have something to do: no more than there are users, or requests in flight. Work is
+    /// divided among these alone, or a part of it would be left undone.
     pub fn busy_threads(&self) -> u64 {
         let most = match self.model {
             Model::Closed { users } => users,
@@ -257,7 +258,7 @@ impl LoadSpec {
     pub fn in_flight_per_thread(&self) -> usize {
         let all = match self.model {
             Model::Closed { users } => users,
-            // The cap is for when things go wrong; few are in flight as long as they do not.
+            // The cap is for when things go wrong; few are in flight as long as nothing does.
             Model::Open { max_in_flight, .. } => max_in_flight.min(256),
         };
         usize::try_from(all.div_ceil(self.busy_threads())).unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! What is sent: requests made ready before the load starts, and who sends which next.
+//! What is sent: requests prepared before the load starts, and who sends which next.
 
 use loadlab_record::outcome::{Failure, Outcome};
 
@@ -9,13 +9,13 @@ use crate::protocol::http1;
 pub struct Request {
     /// `GET /path`, for reading.
     pub label: String,
-    /// Head and body as they go onto the wire.
+    /// Head and body in wire form.
     pub bytes: Vec<u8>,
     /// Length of the head within `bytes`.
     pub head_len: usize,
     /// The answer to this method has no body whatever its head says (HEAD).
     pub answer_has_no_body: bool,
-    /// Doing it twice is as good as once (RFC 9110 §9.2.1).
+    /// Repeating it does no harm (RFC 9110 §9.2.1).
     pub safe: bool,
     /// Where it goes: index into the load's hosts.
     pub host: u16,
@@ -51,7 +51,7 @@ pub struct RequestParts {
     pub host: String,
     /// Path and query.
     pub path: String,
-    /// Headers in order, beyond those made here.
+    /// Headers in order, besides those made here.
     pub headers: Vec<(String, String)>,
     /// Body, if any.
     pub body: Option<Vec<u8>>,
@@ -62,10 +62,10 @@ pub struct RequestParts {
 /// A part of a request that cannot go onto the wire.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// A method that is no token.
+    /// A method that is not a token.
     #[error("`{0}` is not an HTTP method\nhint: use one such as GET, POST or DELETE")]
     Method(String),
-    /// A header name that is no token.
+    /// A header name that is not a token.
     #[error("`{0}` is not a header name")]
     HeaderName(String),
     /// A header value with a line break or another control character.

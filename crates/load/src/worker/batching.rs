@@ -1,22 +1,22 @@
 //! How many answers a turn waits for.
 //!
-//! Waking a generator that sleeps costs the *system* several microseconds of its own time, where it is what sends the
-//! answer. With many users in a closed loop that would be for each answer, and take a twentieth of the throughput that is
-//! to be measured. So some answers are taken together, within a small part of the time that an answer takes.
+//! Waking a sleeping generator costs the *system* several microseconds, if it runs where the answer is sent. In a
+//! closed loop with many users each answer would pay for that, a twentieth of the throughput to be measured. So some
+//! answers are taken together, within a small fraction of an answer's time.
 
 use crate::io::Wait;
 
-/// A closed loop takes the answers of this part of its users together, but no more, and not for fewer.
+/// A closed loop waits for the answers of this fraction of its users, within these bounds.
 const TOGETHER_OF: u64 = 3;
 const MOST_TOGETHER: u64 = 20;
 const FEWEST_TOGETHER: u64 = 5;
-/// It waits for them no longer than this part of the mean service time, and no longer than this.
+/// It waits for them at most this fraction of the mean service time, and at most this long.
 const TOGETHER_WITHIN: u64 = 12;
 const TOGETHER_WITHIN_NS: u64 = 50_000;
 
-/// The wait of a closed loop whose users send as soon as they are free, with so many of them waiting on so many
-/// connections for an answer that takes `service_ns` in the mean. A few users' answers are taken at once, and so are
-/// those that come by a few connections: they come together as it is.
+/// How long a closed loop waits whose users send as soon as they are free, with `in_flight` of them waiting on
+/// `connections` for an answer that takes `service_ns` on average. With few users or few connections, answers are
+/// taken at once: on few connections they arrive together anyway.
 pub fn patience(in_flight: u64, connections: u64, service_ns: u64, until_ns: u64) -> Wait {
     let at_least = (in_flight / TOGETHER_OF).min(MOST_TOGETHER).min(connections);
     if at_least < FEWEST_TOGETHER {

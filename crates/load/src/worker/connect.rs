@@ -1,5 +1,5 @@
-//! The life of a connection: `connect` → `connected` → tunnel → `reached` → TLS → `ready`; and how it ends. What it is used
-//! for is in [`crate::worker::exchange`] and its neighbours.
+//! The life of a connection: `connect` → `connected` → tunnel → `reached` → TLS → `ready`; and how it ends. What it is
+//! used for is in [`crate::worker::exchange`] and its neighbours.
 
 use std::sync::atomic::Ordering;
 
@@ -16,11 +16,11 @@ use crate::worker::state::connections::Phase;
 use crate::worker::state::timeouts::NONE;
 use crate::worker::{RUN, Worker};
 
-/// Connections being made at one time while many are opened to be held.
+/// How many held connections may be opening at one time.
 const OPENING_AT_ONCE: u64 = 1024;
 
-/// Opens the connections that are to be held, at their rate, before the load begins. Those that cannot be made
-/// are made when their turn comes.
+/// Opens the connections to be held, at their rate, before the load begins. Those that cannot be made are made when
+/// their turn comes.
 pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
     let Some(held) = &worker.spec.held else { return Ok(()) };
     let rate_per_s = held.rate_per_s / worker.share.slots as f64;
@@ -50,11 +50,11 @@ pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io:
 }
 
 impl<'r> Worker<'r> {
-    /// Begins to make a connection to a host, at the address whose turn it is.
+    /// Starts connecting to a host, at its next address.
     pub(crate) fn connect(&mut self, ops: &mut impl Ops<'r>, id: ConnId, host: u16, now: u64) {
         let number = self.share.number_of(id);
         let conn = &mut self.conns.table[id as usize];
-        // Each connection goes through all addresses, and neighbours begin with different ones.
+        // Each connection cycles through all addresses, and neighbours begin with different ones.
         let from = if conn.host == host { conn.address as usize + 1 } else { number as usize };
         conn.address = self.conns.addresses.choose(host, from, now) as u32;
         let since_ns = self.start_ns + now;
@@ -80,7 +80,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The host is reached, through a tunnel if it needed one.
+    /// The host is reached, through a tunnel if it needs one.
     fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         let conn = &self.conns.table[id as usize];
@@ -100,7 +100,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Requests can go out on a connection.
+    /// A connection is ready for requests.
     fn ready(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         if self.mode.is_http2() {
             return self.streams_open(ops, id);
@@ -113,8 +113,8 @@ impl<'r> Worker<'r> {
         self.transmit(ops, id);
     }
 
-    /// Where in time a connection belongs that is being made: to the request it is for, or to when connecting began
-    /// where it is for several. One that is opened to be held belongs to the window.
+    /// The time to which a connection in the making is attributed: that of the request it is for, or, if it is for
+    /// several, when connecting began. One opened to be held belongs to the window.
     fn due_of(&self, id: ConnId) -> u64 {
         let exchange = self.slots.exchanges.get(self.conns.table[id as usize].exchange as usize);
         let shared = match &self.mode {
@@ -125,7 +125,7 @@ impl<'r> Worker<'r> {
         exchange.map(|e| e.due_ns).or(since_ns).unwrap_or(u64::MAX)
     }
 
-    /// Bytes on a connection whose tunnel is asked for.
+    /// Bytes on a connection that waits for its tunnel.
     pub(crate) fn tunnel_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Some(asked) = self.conns.tunnels.as_mut().map(|tunnels| tunnels.asked(id)) else { return };
         let Some(mut answer) = asked.take() else { return };
@@ -135,7 +135,7 @@ impl<'r> Worker<'r> {
             Answer::Refused(words) => self.no_tunnel(ops, id, words),
             Answer::Stands(length) => {
                 self.reached(ops, id);
-                // A server that speaks first may have done so already.
+                // A server that speaks first may already have done so.
                 let rest = &answer[length..];
                 let is_open =
                     !matches!(self.conns.table[id as usize].phase, Phase::Closed | Phase::Connecting);
@@ -146,7 +146,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// There is no tunnel: the request has failed to connect.
+    /// The tunnel failed: the request has failed to connect.
     #[cold]
     fn no_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, words: String) {
         if let Some(tunnels) = &mut self.conns.tunnels {
@@ -170,7 +170,7 @@ impl<'r> Worker<'r> {
         if received.has_opened && received.result.is_ok() {
             self.tls_established(ops, id);
         }
-        // What was done meanwhile may have closed it.
+        // Handling them may have closed it.
         let is_on = |worker: &Self| worker.conns.tls.as_ref().is_some_and(|tls| tls.is_on(id));
         if !received.plain.is_empty() && is_on(self) {
             self.plain_received(ops, id, Chunk { bytes: &received.plain, ..chunk }, now);
@@ -197,7 +197,7 @@ impl<'r> Worker<'r> {
         self.ready(ops, id);
     }
 
-    /// There is no TLS connection, or no longer.
+    /// The TLS handshake failed, or an open TLS connection broke.
     #[cold]
     fn tls_failed(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: &TlsError) {
         if let Some(tls) = &mut self.conns.tls {
@@ -206,7 +206,7 @@ impl<'r> Worker<'r> {
         self.not_made(ops, id, Failure::Tls, Reason::Tls);
     }
 
-    /// A connection could not be made, or its TLS broke: what it is for fails.
+    /// A connection could not be made, or its TLS broke: whatever it is for fails.
     fn not_made(&mut self, ops: &mut impl Ops<'r>, id: ConnId, failure: Failure, reason: Reason) {
         if self.mode.is_http2() {
             return self.streams_ended(ops, id, Some((failure, reason)));
@@ -255,7 +255,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The address refused: true if the connection is now being made to another one of its host.
+    /// The address refused: true if the connection is now being made to another address of its host.
     fn other_address(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
         let now = self.now(ops);
         let conn = &mut self.conns.table[id as usize];
@@ -278,7 +278,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Closes a connection, with what its protocols say last.
+    /// Closes a connection, sending its protocols' last bytes first.
     pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let mut last = std::mem::take(&mut self.conns.scratch);
         last.clear();
@@ -286,7 +286,7 @@ impl<'r> Worker<'r> {
             conversations.close(id, &mut last);
         }
         if let Some(tls) = &mut self.conns.tls {
-            // Who was asked for one answer only closes behind it.
+            // A server asked for one answer only closes after it.
             tls.leave(id, &mut last, self.spec.keep_alive);
         }
         if let Some(tunnels) = &mut self.conns.tunnels {
@@ -303,7 +303,7 @@ impl<'r> Worker<'r> {
     }
 }
 
-/// The limit of this machine that a connect's error points to; `None` if it may be the system's.
+/// The limit of this machine that a connect error points to; `None` if the limit may be the system's.
 fn own_limit(error: i32) -> Option<OwnLimit> {
     match error {
         libc::EMFILE | libc::ENFILE => Some(OwnLimit::OpenFiles),

@@ -1,10 +1,10 @@
 //! The life of a request that is part of a conversation: WebSocket.
 //!
-//! A conversation is several requests of one user, one after another on one connection: the opening, each message (what
-//! is said, and the answer that is waited for), the goodbye. Each is due, started and ended like any other request.
-//! Between them the connection stands and nothing is under way: pings are answered, what comes is passed over or kept for a later
-//! part, and if the connection ends meanwhile, the part that follows fails of it. A part that fails with its connection
-//! takes the rest of the conversation with it.
+//! A conversation is several requests of one user, one after another on one connection: the opening, each message
+//! (what is sent, and the answer waited for), the close. Each is due, started and ended like any other request.
+//! Between them the connection stays open with nothing under way: pings are answered, messages are skipped or kept for
+//! a later part, and if the connection ends meanwhile, the next part fails with that reason. A part that fails along
+//! with its connection takes the rest of the conversation with it.
 
 use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
@@ -24,14 +24,14 @@ use crate::worker::state::conversations::{Conversations, End, Gone, Link, Settle
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
 
-/// Where no message is waited for.
+/// The response of a part that waits for no message.
 const NO_MESSAGE: ResponseBytes<'static> = ResponseBytes { bytes: &[], head_end: Some(0) };
 
-/// Most bytes that wait to go out when pings are answered: a server that asks and never reads ends here.
+/// Most unsent bytes while answering pings: a server that pings and never reads is cut off here.
 const MAX_UNSENT: usize = 256 * 1024;
-/// Code of a close for a message that is too long (RFC 6455 §7.4.1).
+/// Close code for a message that is too long (RFC 6455 §7.4.1).
 const TOO_BIG: u16 = 1009;
-/// Room for messages that came together, larger than this, is given back.
+/// A buffer for several messages that has grown beyond this is freed.
 const HEARD_KEPT: usize = 64 * 1024;
 
 /// What is under way on a connection.
@@ -39,7 +39,7 @@ const HEARD_KEPT: usize = 64 * 1024;
 enum Doing {
     /// Nothing that a message could end.
     Nothing,
-    /// Something is said and no answer is waited for.
+    /// A message is being sent and no answer is waited for.
     Saying,
     Waiting,
     Leaving,
@@ -70,14 +70,14 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// An exchange's WebSocket stands.
+    /// An exchange's WebSocket is open.
     pub(crate) fn has_conversation(&mut self, id: u32) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         self.mode.conversations().is_some_and(|conversations| conversations.open(conn).is_some())
     }
 
-    /// A request begins: true if it goes on with a conversation, and needs no connection. Whatever else begins ends
-    /// the conversation that its user had.
+    /// A request begins: true if it continues a conversation, and needs no connection. Any other request ends its
+    /// user's conversation.
     pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         let is_goodbye = match self.part(id) {
@@ -104,7 +104,7 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// The opening goes out on a connection.
+    /// Sends the opening on a connection.
     pub(crate) fn open_conversation(&mut self, conn: ConnId) {
         let keeps = match self.part(self.conns.table[conn as usize].exchange) {
             Some(Part::Open { keeps, .. }) => *keeps,
@@ -121,7 +121,7 @@ impl<'r> Worker<'r> {
         conversations.links[index] = Some(Box::new(Link::new(conversations.opened, keeps, seed)));
     }
 
-    /// A message is sent, one is waited for, or both.
+    /// Sends a message, waits for one, or both.
     fn send_message(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let exchange = &mut self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
@@ -167,7 +167,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// What is waited for may have come before.
+    /// The message waited for may have come already.
     fn check_inbox(&mut self, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
         while let Some(mut message) =
@@ -211,7 +211,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Finishes what ended as soon as it began; in a turn of its own, or users would go on without end within one.
+    /// Finishes parts that ended as soon as they began; in a turn of its own, or users could continue endlessly within
+    /// one.
     pub(crate) fn settle_parts(&mut self, ops: &mut impl Ops<'r>) {
         let Some(conversations) = self.mode.conversations().filter(|t| t.has_settled()) else { return };
         let spare = std::mem::take(&mut conversations.spare);
@@ -239,7 +240,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A part has ended, and its conversation goes on.
+    /// A part has ended, and its conversation continues.
     fn end_part(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
         let conn = &mut self.conns.table[self.slots.exchanges[id as usize].conn as usize];
         if conn.phase == Phase::Busy {
@@ -248,7 +249,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, end);
     }
 
-    /// A part begins, and the WebSocket has ended before.
+    /// A part begins, but the WebSocket has already ended.
     #[cold]
     fn lost(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         let conn = self.slots.exchanges[id as usize].conn;
@@ -341,7 +342,7 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// Takes the messages that came together. What is said meanwhile is not answered by them.
+    /// Takes the messages that came together. They do not answer what is sent meanwhile.
     fn take_messages(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, number: u64, asked: u64, now: u64) {
         let Some(conversations) = self.mode.conversations().filter(|t| !t.ends.is_empty()) else { return };
         let (mut heard, ends) =
@@ -377,7 +378,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Whether a message is what is waited for, or decides otherwise; `None` if it is passed over.
+    /// Whether a message is the one waited for, or decides otherwise; `None` if it is skipped.
     fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
@@ -399,7 +400,7 @@ impl<'r> Worker<'r> {
         if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
             link.passed += 1;
         }
-        // The last one is shown if the time runs out.
+        // The last message is shown if the time runs out.
         self.slots.unstash(id);
         self.slots.stash(id, message, Some(0));
         None
@@ -441,7 +442,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The WebSocket stands. What came behind the answer came before anything that is said now.
+    /// The WebSocket is open. Bytes after the answer came before anything that is sent now.
     fn conversation_opened(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -467,7 +468,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, head));
     }
 
-    /// The server answered, and opened nothing.
+    /// The server answered, but opened nothing.
     fn opening_refused(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], status: u16, now: u64) {
         let id = self.conns.table[conn as usize].exchange;
         let (outcome, trouble) = self.judge_opening(id, status, now);
@@ -485,7 +486,7 @@ impl<'r> Worker<'r> {
         journey.judge(id, exchange.request, exchange.buffered.as_deref_mut(), ended)
     }
 
-    /// What came is no WebSocket, or no bearable one; the server has been sent the reason.
+    /// What came is not valid WebSocket, or beyond its limits; the server has been sent the reason.
     fn protocol_broken(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -496,7 +497,7 @@ impl<'r> Worker<'r> {
         self.closed_by_server(ops, conn, Gone::Broken(failure, words), failure, Reason::Words(words));
     }
 
-    /// The server said goodbye, or answered ours.
+    /// The server sent its close, or answered ours.
     fn close_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, code: Option<u16>, now: u64) {
         if self.doing(conn) != Doing::Leaving {
             if let Mode::WebSocket(conversations) = &mut self.mode {
@@ -509,7 +510,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, RequestEnd::judged(Outcome::Ok, None, ResponseBytes::default()));
     }
 
-    /// The connection ended: true if it was that of a conversation.
+    /// The connection ended: true if it belonged to a conversation.
     pub(crate) fn conversation_ended(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -526,7 +527,7 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// The WebSocket is over: what is under way fails, or what begins next.
+    /// The WebSocket is over: the part under way fails, or the next one.
     fn closed_by_server(
         &mut self,
         ops: &mut impl Ops<'r>,
@@ -550,7 +551,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// More has gone out.
+    /// More bytes have gone out.
     pub(crate) fn conversation_sent(&mut self, conn: ConnId, bytes: usize) {
         let Some(link) = self.mode.conversations().and_then(|conversations| conversations.open(conn)) else {
             return;
@@ -561,7 +562,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A request has ended: the conversation is over unless its user's next request goes on with it.
+    /// A request has ended: the conversation is over unless its user's next request continues it.
     pub(crate) fn part_ended(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         if self.journey.as_ref().is_some_and(|j| j.in_conversation(id).is_none()) {
             self.end_conversation(ops, self.slots.exchanges[id as usize].conn);
@@ -576,7 +577,7 @@ impl<'r> Worker<'r> {
         conversations.forget(conn);
     }
 
-    /// The time of an exchange has run out: why that is so.
+    /// An exchange has run out of time: the reason.
     #[cold]
     pub(crate) fn part_overdue(&mut self, id: u32) -> Reason {
         let exchange = &self.slots.exchanges[id as usize];

@@ -1,7 +1,6 @@
-//! Which request a slot takes on, and when: what falls due in a turn, and what a slot or user that is free does next.
-//!
-//! In the closed model a slot is a user: it thinks, keeps its pace, rests or leaves. In the open model a schedule's arrivals
-//! take slots; where an arrival is a user, it keeps its slot to the end of its journey.
+//! Which request a slot takes on, and when: what falls due in a turn, and what a free slot or user does next.
+//! In the closed model a slot is a user: it thinks, keeps its pace, rests or leaves. In the open model a schedule's
+//! arrivals take slots; an arrival that is a user keeps its slot to the end of its journey.
 
 use std::cmp::Reverse;
 
@@ -23,12 +22,12 @@ use crate::worker::state::timeouts::NONE;
 
 /// Requests started in one turn before events are looked at again.
 pub(crate) const STARTS_PER_TURN: usize = 64;
-/// Connections opened in one turn because a request of the schedule finds none idle. Connecting costs more than a request:
+/// Connections opened in one turn because a scheduled request finds none idle. Connecting costs more than a request:
 /// one connection for each overdue request would make the backlog grow, while answers free others.
 const OPENS_PER_TURN: usize = 1;
 
 impl<'r> Worker<'r> {
-    /// Begins what has fallen due.
+    /// Starts what has fallen due.
     pub(crate) fn arrive(&mut self, ops: &mut impl Ops<'r>) {
         match self.pacer {
             Pacer::Closed(_) => {
@@ -42,7 +41,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Goes on with users that have arrived and thought.
+    /// Continues users that have arrived and finished thinking.
     fn resume_sessions(&mut self, ops: &mut impl Ops<'r>) {
         for _ in 0..STARTS_PER_TURN {
             let now = self.now(ops);
@@ -55,7 +54,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Lets users begin; a few in a turn, or the answers of the first would wait for the connects of the last.
+    /// Lets users begin; a few per turn, or the answers of the first would wait for the connects of the last.
     fn wake_users(&mut self, ops: &mut impl Ops<'r>) {
         for _ in 0..STARTS_PER_TURN {
             let Pacer::Closed(users) = &self.pacer else { return };
@@ -72,7 +71,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Goes on with users whose next request has fallen due.
+    /// Continues users whose next request has fallen due.
     fn resume_users(&mut self, ops: &mut impl Ops<'r>) {
         for _ in 0..STARTS_PER_TURN {
             let Pacer::Closed(users) = &self.pacer else { return };
@@ -100,8 +99,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it. One that would be the
-    /// next to open a connection after `opens` of them is left for the next turn, and is late until then.
+    /// Looks at up to `most` requests that have fallen due: starts each, queues it or drops it. A request that would
+    /// open a connection beyond the first `opens` is left for the next turn, and is late until then.
     pub(crate) fn notice(&mut self, ops: &mut impl Ops<'r>, most: usize, mut opens: usize, before_ns: u64) {
         for _ in 0..most {
             let now = self.now(ops);
@@ -120,7 +119,7 @@ impl<'r> Worker<'r> {
             let request = &self.spec.requests[index as usize];
             self.measure.recorder.due(request, due, now);
             let Pacer::Open(open) = &mut self.pacer else { return };
-            // Nobody overtakes: at the schedule's end places get free while others still wait.
+            // No overtaking: at the schedule's end places become free while others still wait.
             let free = if open.backlog.len() == 0 { open.free.pop() } else { None };
             match free {
                 Some(id) => {
@@ -163,7 +162,7 @@ impl<'r> Worker<'r> {
         id
     }
 
-    /// A place or user is free: what it does next.
+    /// A place or user is free: decides what it does next.
     pub(crate) fn next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let over = self.stopped.is_some() || now >= self.end_ns;
         match &mut self.pacer {
@@ -172,7 +171,7 @@ impl<'r> Worker<'r> {
                 let none = over || open.backlog.len() == 0;
                 match &self.journey {
                     None => {}
-                    // Where it was redirected to is no arrival of the schedule.
+                    // A redirected request is not an arrival of the schedule.
                     Some(journey) if journey.redirected_to(id).is_some() => {
                         let index = self.slots.exchanges[id as usize].request;
                         self.measure.recorder.due(&self.spec.requests[index as usize], now, now);
@@ -187,7 +186,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A place is free, and takes the arrival that has waited longest, unless there is `none`.
+    /// A place is free, and takes the arrival that has waited longest, unless `none`.
     #[inline]
     fn place_free(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
         let Pacer::Open(open) = &mut self.pacer else { return };
@@ -202,7 +201,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// What a schedule's arrival means for the place it has got: new rows for a request, or another user.
+    /// What a schedule's arrival means for the place it gets: new rows for a request, or another user.
     #[inline]
     pub(crate) fn arrives(&mut self, place: u32, number: u64, index: u32) {
         match &mut self.journey {
@@ -212,8 +211,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A user that has arrived is free: its next request falls due when it has thought. It finishes its journey
-    /// though the schedule may be over.
+    /// A user that has arrived is free: its next request falls due once it has thought. It finishes its journey even
+    /// if the schedule is over.
     fn session_next(&mut self, ops: &mut impl Ops<'r>, place: u32, now: u64) {
         let last = self.slots.exchanges[place as usize].request;
         let own = self.journey.as_ref().and_then(|j| j.pause_of(place, last));
@@ -233,7 +232,7 @@ impl<'r> Worker<'r> {
         self.begin(ops, place, index, due_ns, now);
     }
 
-    /// It leaves, and takes its connection along: the next user in its place makes one of its own.
+    /// It leaves, closing its connection: the next user in its place makes its own.
     fn session_ends(&mut self, ops: &mut impl Ops<'r>, place: u32) {
         if self.mode.is_http2() {
             return self.leave_streams(ops, place);
@@ -244,7 +243,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A user is free: its next request falls due when it has thought, and when it is active.
+    /// A user is free: its next request falls due once it has thought and is active.
     fn user_next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, over: bool) {
         if over {
             return self.user_leaves(ops, id, now);
@@ -254,7 +253,7 @@ impl<'r> Worker<'r> {
         }
         if self.spec.pace_ns.is_some() {
             if let Some((number, due)) = self.take_waiting(id) {
-                // It was kept by the system, not by us.
+                // The system delayed it, not the generator.
                 let index = self.request_of(id, number);
                 if self.journey.is_some() {
                     self.measure.recorder.due_as(&self.spec.requests[index as usize]);
@@ -276,7 +275,7 @@ impl<'r> Worker<'r> {
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),
             Some(due) => self.user_later(id, due),
-            // It rests for good.
+            // It rests permanently.
             None => {}
         }
     }
@@ -315,7 +314,7 @@ impl<'r> Worker<'r> {
         self.begin(ops, id, index, due_ns, noticed_ns);
     }
 
-    /// A step of a journey has ended: what it means for its user's way.
+    /// A step of a journey has ended: advances its user accordingly.
     pub(crate) fn end_step(&mut self, id: u32, outcome: Outcome, error: Option<Reason>) {
         let stands = self.has_conversation(id);
         let exchange = &mut self.slots.exchanges[id as usize];
@@ -334,7 +333,7 @@ impl<'r> Worker<'r> {
         }
         let step = match (outcome, error) {
             (Outcome::Ok, _) => Step::On,
-            // What follows may need what is missing.
+            // Later steps may need what is missing.
             (
                 _,
                 Some(Reason::Script(
@@ -346,14 +345,14 @@ impl<'r> Worker<'r> {
         let left = journey.talk(exchange.request).map_or(0, |talk| talk.left);
         let step = match step {
             Step::On if left > 0 && (outcome == Outcome::Ok || stands) => Step::Ahead(1),
-            // Without a connection nothing more can be said.
+            // Without a connection nothing more can be sent.
             Step::On => Step::Past(left),
             other => other,
         };
         journey.advance(id, step);
     }
 
-    /// Which request this is: of that number in a user's own order, in the shared one, or in the schedule's.
+    /// The index of a request: by its number in a user's own order, in the shared one, or in the schedule's.
     #[inline]
     pub(crate) fn request_of(&self, id: u32, number: u64) -> u32 {
         match (&self.journey, &self.pacer) {
@@ -374,7 +373,7 @@ impl<'r> Worker<'r> {
         self.active_from(user, 0).filter(|due| *due < self.end_ns)
     }
 
-    /// When a user is active, from a time on. It rests while fewer are wanted than its number.
+    /// When a user is next active, from a time on. It rests while fewer users than its number are wanted.
     #[inline]
     pub(crate) fn active_from(&self, user: u32, from_ns: u64) -> Option<u64> {
         let Pacer::Closed(users) = &self.pacer else { return None };

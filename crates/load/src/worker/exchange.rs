@@ -1,5 +1,6 @@
-//! The life of a request: `begin` → `transmit` → `received` → `complete` or `fail` → `finish`. Where it needs a connection
-//! first, [`crate::worker::connect`] comes between; what its slot does next is in [`crate::worker::dispatch`].
+//! The life of a request: `begin` → `transmit` → `received` → `complete` or `fail` → `finish`. If it needs a
+//! connection first, [`crate::worker::connect`] comes in between; what its slot does next is in
+//! [`crate::worker::dispatch`].
 
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
@@ -25,7 +26,7 @@ use crate::worker::state::tls::put;
 #[derive(Clone, Copy)]
 pub(crate) struct Chunk<'b> {
     pub bytes: &'b [u8],
-    /// The peer sends no more behind them.
+    /// The peer sends no more after them.
     pub last: bool,
 }
 
@@ -63,7 +64,7 @@ impl<'r> Worker<'r> {
         due_ns: u64,
         noticed_ns: u64,
     ) {
-        // Where users are free at once the clock has just been read.
+        // Where users are free at once, the clock has just been read.
         let now = if self.as_due { noticed_ns } else { self.now(ops) };
         let request = &self.spec.requests[index as usize];
         self.measure.recorder.started(request, due_ns, noticed_ns, now);
@@ -87,7 +88,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A request that has a connection to itself goes out, now or once it is connected.
+    /// A request that has a connection to itself is sent, now or once it is connected.
     #[inline]
     fn begin_exchange(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
         let exchange = &self.slots.exchanges[id as usize];
@@ -116,7 +117,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Whether a step can be written; else it fails in the next turn, and no connection is made or closed for it.
+    /// Whether a step can be written; if not, it fails in the next turn, and no connection is made or closed for it.
     pub(crate) fn can_be_written(&mut self, id: u32, index: u32, now: u64) -> bool {
         let Some(journey) = &mut self.journey else { return true };
         match journey.try_out(id, index, now) {
@@ -170,7 +171,7 @@ impl<'r> Worker<'r> {
                     put
                 }
                 Err(fault) => {
-                    // Nothing was said on it.
+                    // Nothing was sent on it.
                     self.conns.table[id as usize].phase = Phase::Idle;
                     let trouble = StepFailure::Unwritten(fault);
                     return self.slots.unwritten.push(exchange.unwritten(user, trouble));
@@ -240,7 +241,7 @@ impl<'r> Worker<'r> {
         let Chunk { bytes, last } = chunk;
         let conn = &self.conns.table[id as usize];
         if conn.phase != Phase::Busy {
-            // Bytes nobody asked for: the connection cannot be trusted to answer the next request.
+            // Unsolicited bytes: the connection cannot be trusted to answer the next request.
             return self.shut(ops, id);
         }
         let exchange_id = conn.exchange;
@@ -274,7 +275,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The response is complete. `clean`: the connection may be used again, as far as its bytes say.
+    /// The response is complete. `clean`: as far as its bytes show, the connection may be reused.
     #[inline]
     fn complete(
         &mut self,
@@ -298,7 +299,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, trouble, response));
     }
 
-    /// Whether a complete response is a success, and what its user takes from it.
+    /// Whether a complete response is a success, and what its user captures from it.
     #[inline]
     pub(crate) fn judge(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
         let exchange = &mut self.slots.exchanges[id as usize];
@@ -350,7 +351,7 @@ impl<'r> Worker<'r> {
         self.fail(ops, exchange_id, failure, reason);
     }
 
-    /// The request ended otherwise.
+    /// The request failed without a complete response.
     pub(crate) fn fail(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, reason: Reason) {
         let now = self.now(ops);
         self.measure.recorder.roll(now);
@@ -365,7 +366,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, RequestEnd::failed(failure, reason));
     }
 
-    /// Counts and keeps, then goes on.
+    /// Counts and keeps the exchange, then continues with its slot.
     #[inline]
     pub(crate) fn finish(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
         let RequestEnd { outcome, error, response } = end;
@@ -430,9 +431,9 @@ impl<'r> Worker<'r> {
             Some(journey) => journey.secrets(id, exchange.request, kept, is_whole, given),
             None => (given.clone(), true),
         };
-        // HTTP/2 has no bytes of a response: its fields were put into words.
+        // HTTP/2 has no response bytes: its fields were written out as text.
         let worded = kept.filter(|k| self.mode.is_http2() && !k.head().is_empty());
-        // What is hidden in it is looked for as it came.
+        // Secrets are searched for in the body as received.
         let as_it_came = !secrets.is_empty() || !is_known;
         let body = |k: &BufferedResponse| {
             let body = if as_it_came { k.received() } else { k.body() };
@@ -471,12 +472,12 @@ impl<'r> Worker<'r> {
         self.slots.exchanges[id as usize].stash = stash;
     }
 
-    /// Whether the request may go out again, if it met an idle connection that was being closed.
+    /// Whether the request may be sent again after it met an idle connection that was being closed.
     ///
-    /// A peer that closes in good order says so before it resets what comes too late (EPIPE, if a send is reported
-    /// first). A bare reset says nothing of what the peer had read: it is the same whether its kernel threw the
-    /// request away unread, in a race with the close, or its program read it and gave up before anything was
-    /// acknowledged. Then only what is safe to do twice is sent again, as browsers do (RFC 9110 §9.2.2).
+    /// A peer that closes in good order sends its FIN before it resets what comes too late (EPIPE, if a send is
+    /// reported first). A bare reset does not show what the peer had read: it looks the same whether its kernel
+    /// discarded the request unread, in a race with the close, or its program read it and gave up before anything was
+    /// acknowledged. Then only requests that are safe to repeat are sent again, as browsers do (RFC 9110 §9.2.2).
     fn may_resend(&self, exchange: &Exchange, error: Option<i32>) -> bool {
         let request = &self.spec.requests[exchange.request as usize];
         let closed_first = matches!(error, None | Some(libc::EPIPE));

@@ -1,4 +1,4 @@
-//! What a worker takes up from the load before, and leaves to the next one.
+//! What a worker takes over from the previous load, and leaves to the next one.
 
 use crate::io::{ConnId, Io, Ops, Wait};
 use crate::pool::{ConnectionPool, PooledConnection};
@@ -8,22 +8,22 @@ use crate::worker::state::Mode;
 use crate::worker::state::connections::Phase;
 use crate::worker::state::timeouts::NONE;
 
-/// What was said last on a connection has so long to go out.
+/// How long the last bytes on a connection may take to go out.
 const LAST_WORDS_NS: u64 = 1_000_000;
 
 impl<'r> Worker<'r> {
-    /// What connections come from and go to. A WebSocket is its user's, and so is the connection of one who leaves after
-    /// a journey.
+    /// The pool that connections come from and go to. A WebSocket belongs to its user, and so does the connection of a
+    /// user that leaves after a journey.
     fn pool(&self) -> Option<&'r ConnectionPool> {
         let leave = self.journey.as_ref().is_some_and(|j| j.has_sessions());
         self.spec.pool.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
     }
 
-    /// Takes up what the load before has left. To be called before the load begins.
+    /// Takes over what the previous load has left. Call it before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
         let mut places = self.places();
-        // Those for which there is no use are closed: a server must not hold more than this load has.
+        // Unneeded connections are closed: a server must not hold more than this load has.
         for spare in pool.take(self.share.slot as usize) {
             if let (Some(address), Some(id)) = (self.address_for(&spare), places.next(spare.host))
                 && spare.is_good()
@@ -43,7 +43,7 @@ impl<'r> Worker<'r> {
         alike.then_some(address as u32)
     }
 
-    /// Places for connections, none of them taken.
+    /// Free places for connections.
     fn places(&self) -> Places {
         let hosts = if self.mode.is_http2() { self.spec.hosts.len().max(1) } else { 1 };
         let most = u32::try_from(self.max_connections()).unwrap_or(u32::MAX);
@@ -83,7 +83,7 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// Leaves connections at rest to the load that comes next. This is after the load, and in none of its figures.
+    /// Leaves idle connections to the next load. This happens after the load, and is in none of its figures.
     pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
         for id in 0..self.conns.table.len() as u32 {
@@ -107,7 +107,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The connection stands, and nothing is under way on it.
+    /// The connection is open, and nothing is under way on it.
     fn is_at_rest(&mut self, id: ConnId) -> bool {
         let conn = &self.conns.table[id as usize];
         let is_idle = conn.phase == Phase::Idle && conn.exchange == NONE;
@@ -115,8 +115,8 @@ impl<'r> Worker<'r> {
     }
 }
 
-/// The load is over: connections are closed, so that the server sees an orderly end, but for those that may be left to the
-/// next one. On these what was said last goes out.
+/// The load is over: connections are closed, so that the server sees an orderly end, except those left to the next
+/// load. On these the last bytes go out.
 ///
 /// # Errors
 /// The backend's.
@@ -134,7 +134,7 @@ pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Re
     Ok(())
 }
 
-/// Free places for connections, of each host those that are its own where connections are shared.
+/// Free places for connections; where connections are shared, each host has its own.
 struct Places {
     next: Vec<u32>,
     most: u32,

@@ -1,8 +1,8 @@
 //! The loop of one load thread: a turn starts what has fallen due, abandons what has timed out, and waits for the backend.
 //!
-//! A request's way: [`dispatch`] says which and when, [`connect`] makes a connection where there is none, [`exchange`] sends,
-//! receives and counts. [`streams`] and [`conversation`] are the same for HTTP/2 and WebSockets. What they change is in
-//! [`state`], by owner.
+//! A request's path: [`dispatch`] decides which and when, [`connect`] makes a connection if there is none,
+//! [`exchange`] sends, receives and counts. [`streams`] and [`conversation`] are the same for HTTP/2 and WebSockets.
+//! The state they change is in [`state`], by owner.
 
 mod batching;
 mod connect;
@@ -42,14 +42,14 @@ use crate::worker::state::timeouts::NONE;
 
 pub use connect::open_held;
 
-/// If a turn runs more than this after its requested wake-up, the thread was descheduled or stopped: an idle core would have
-/// run it sooner. Turns are requested at least this often.
+/// If a turn runs this much after its requested wake-up, the thread was descheduled or stopped: an idle core would
+/// have run it sooner. Turns are requested at least this often.
 const GAP_NS: u64 = 100_000_000;
 
 /// Why a request timed out.
 const NO_RESPONSE: &str = "no complete response within the timeout";
 
-/// Go on.
+/// Continue.
 pub const RUN: u8 = 0;
 /// End the schedule; what is in flight may finish within the grace.
 pub const STOP: u8 = 1;
@@ -76,9 +76,9 @@ pub struct Worker<'r> {
     measure: Measure,
     /// The schedule has ended.
     stopped: Option<Stopped>,
-    /// When the next turn was asked for, on the load's clock.
+    /// When the next turn was requested, on the load's clock.
     asked_ns: u64,
-    /// What it was asked for is a request that falls due.
+    /// It was requested for a request that falls due.
     due_next: bool,
 }
 
@@ -99,21 +99,21 @@ pub struct WorkerEnd {
     pub stopped: Option<Stopped>,
     /// Slow exchanges.
     pub slowest: Vec<Example>,
-    /// What its first user had captured at the end, slot by slot.
+    /// What its first user had captured by the end, slot by slot.
     pub captured: Vec<Option<Vec<u8>>>,
     /// When it did not run.
     pub gaps: Gaps,
-    /// Requests of each user that had as many as it could get.
+    /// Number of requests of each user that sent as many as it could.
     pub per_user: Vec<u64>,
-    /// Users that left since a feed had no row for them.
+    /// Users that left because a feed had no row for them.
     pub users_without_row: u64,
-    /// Most users there at one time, where arrivals are users.
+    /// Most users present at one time, where arrivals are users.
     pub users_peak: Option<u64>,
 }
 
 /// What follows a turn.
 pub enum Next {
-    /// Something may happen until then.
+    /// Wait until then, or until something happens.
     Wait(Wait),
     /// The load is over.
     Done,
@@ -138,7 +138,7 @@ pub fn drive<'r, I: Io<'r>>(
 }
 
 /// Ends sleep a little before a request falls due; from then on turns do not sleep. A thread that sleeps until the due
-/// time runs some 100 µs later, and later still when other threads keep the machine's caches busy.
+/// time runs some 100 µs late, and later still when other threads keep the machine's caches busy.
 #[derive(Default)]
 struct Alarm {
     /// What it was set for, on the backend's clock.
@@ -149,7 +149,7 @@ impl Alarm {
     /// Polling may take at most one part in this many of a thread's time.
     const PART: u64 = 64;
 
-    /// The wait for a request that falls due at its end: shorter, or none.
+    /// The wait before a request that falls due at its end: shorter, or none.
     fn early(&mut self, wait: Wait, now_ns: u64, early_ns: u64) -> Wait {
         let left_ns = wait.until_ns.saturating_sub(now_ns);
         if left_ns > early_ns * Self::PART {
@@ -164,14 +164,14 @@ impl Alarm {
     }
 }
 
-/// What is left to do when a worker's last turn is done.
+/// What is left to do after a worker's last turn.
 pub fn end<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<WorkerEnd> {
     let now = worker.now(io.ops());
     handover::settle(io, worker)?;
     for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
         worker.measure.recorder.redirected_id(id);
     }
-    // What was said after the end was counted, and ends no earlier than that.
+    // Bytes sent after the end were counted, and the batch must not end before them.
     let last = worker.now(io.ops());
     worker.measure.recorder.finish(last);
     Ok(WorkerEnd {
@@ -286,7 +286,7 @@ impl<'r> Worker<'r> {
         }
         self.asked_ns = self.next_ns(now);
         let until_ns = self.start_ns.saturating_add(self.asked_ns);
-        // A schedule's answers are taken at once.
+        // Answers to scheduled requests are taken at once.
         Next::Wait(match self.as_due {
             true => patience(
                 self.measure.recorder.in_flight,
@@ -311,7 +311,8 @@ impl<'r> Worker<'r> {
         self.measure.recorder.gap(from_ns, to_ns);
     }
 
-    /// Requests each user began, of users that compete for answers; scaled to the whole load where one began later.
+    /// Requests each user began, for users that compete for answers; scaled to the whole load for those that began
+    /// later.
     fn per_user(&self, now: u64) -> Vec<u64> {
         let Pacer::Closed(users) = &self.pacer else { return Vec::new() };
         if users.each != u64::MAX || !self.spec.stages.is_empty() || self.journey.is_some() {
@@ -322,7 +323,7 @@ impl<'r> Worker<'r> {
             let from_ns = self.active_from(user, 0).unwrap_or(end_ns);
             let active_ns = end_ns.saturating_sub(from_ns);
             let begun = u128::from(self.slots.exchanges[user as usize].begun);
-            // One that began in the second half says little about the whole.
+            // A user that began in the second half says little about the whole.
             let counts = active_ns > 0 && active_ns >= end_ns / 2;
             counts.then(|| (begun * u128::from(end_ns) / u128::from(active_ns)) as u64)
         });
@@ -359,11 +360,11 @@ impl<'r> Worker<'r> {
         other.min(due).max(now)
     }
 
-    /// Fails what could not be written; in a turn of its own, or users would fail without end within one.
+    /// Fails what could not be written; in a turn of its own, or users could fail endlessly within one.
     fn fail_unwritten(&mut self, ops: &mut impl Ops<'r>) {
         for Unwritten { id, request, started_ns, trouble } in std::mem::take(&mut self.slots.unwritten) {
             let exchange = &self.slots.exchanges[id as usize];
-            // It may have ended otherwise in the meantime: what its user does now is another request.
+            // It may have ended otherwise in the meantime, and its user may be at another request.
             if exchange.under_way && (exchange.request, exchange.started_ns) == (request, started_ns) {
                 self.fail(ops, id, Failure::Check, Reason::Script(trouble));
             }
@@ -402,16 +403,16 @@ mod tests {
     fn sleep_ends_early_before_what_falls_due_after_a_long_wait() {
         let mut alarm = Alarm::default();
         let mut until = |until_ns, now_ns| alarm.early(Wait::until(until_ns), now_ns, 1_000).until_ns;
-        // A short wait stays as it is.
+        // A short wait is unchanged.
         assert_eq!(until(64_000, 0), 64_000);
         // A long one ends early, also when events interrupt it; then there is no sleep until the due time.
         assert_eq!(until(100_000, 0), 99_000);
         assert_eq!(until(100_000, 90_000), 99_000);
         assert_eq!(until(100_000, 99_000), 99_000);
         assert_eq!(until(100_000, 99_500), 99_500);
-        // What falls due next after a short wait is another matter.
+        // A wait for something else, due after a short time, is unaffected.
         assert_eq!(until(102_000, 100_000), 102_000);
-        // A simulated clock only moves while nothing is looked at: there, waits end exactly.
+        // A simulated clock only moves while the thread waits: there, waits end exactly.
         assert_eq!(Alarm::default().early(Wait::until(100_000), 0, 0).until_ns, 100_000);
     }
 }

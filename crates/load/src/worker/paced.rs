@@ -8,8 +8,8 @@ use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 
 impl<'r> Worker<'r> {
-    /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one will fall due a
-    /// pace later, whatever becomes of this one.
+    /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one falls due a pace
+    /// later, whatever happens to this one.
     pub(crate) fn step_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
         let Pacer::Closed(users) = &mut self.pacer else { return };
         let exchange = &mut self.slots.exchanges[id as usize];
@@ -23,7 +23,7 @@ impl<'r> Worker<'r> {
             }
             let at_work = u64::from(exchange.under_way) + exchange.waiting;
             if at_work >= journey.most_left(id) {
-                // All that it has to do has fallen due, unless something fails and is tried again.
+                // All it has to do has fallen due, unless something fails and is retried.
                 return self.leave_out(id, due_ns);
             }
         }
@@ -32,7 +32,7 @@ impl<'r> Worker<'r> {
         let request = &self.spec.requests[index as usize];
         let exchange = &mut self.slots.exchanges[id as usize];
         let free = !exchange.under_way && exchange.waiting == 0;
-        // Which step of a journey it will be depends on how those before it end.
+        // Which step of a journey it will be depends on how the steps before it end.
         let unclassified = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
         self.measure.recorder.due_unclassified(due_ns, now);
         if !unclassified {
@@ -54,7 +54,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Nothing falls due for a paced user at that time, which what waits or will wait must not be dated by.
+    /// Nothing falls due for a paced user at that time: requests that wait, or will wait, must not be dated to it.
     fn leave_out(&mut self, id: u32, due_ns: u64) {
         let last_run = self.slots.exchanges[id as usize].left_out.last().map(|(_, last)| *last);
         let goes_on = last_run.is_some_and(|last| self.paced_after(id, last) == Some(due_ns));
@@ -69,7 +69,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// When a paced user's request falls due after one that did then.
+    /// When a paced user's request falls due after one that fell due at `due_ns`.
     fn paced_after(&self, id: u32, due_ns: u64) -> Option<u64> {
         self.active_from(id, due_ns.saturating_add(self.spec.pace_ns?))
     }
@@ -80,8 +80,8 @@ impl<'r> Worker<'r> {
         if exchange.waiting == 0 {
             return None;
         }
-        // Nothing was dropped while something waits: it fell due right after the last one that began, but for what was left
-        // out.
+        // Nothing is dropped while something waits: it fell due right after the last one that began, apart from the
+        // times left out.
         let mut due = self.paced_after(id, exchange.paced_ns)?;
         if let Some((first, last)) = exchange.left_out.first()
             && *first == due
@@ -96,10 +96,10 @@ impl<'r> Worker<'r> {
         Some((exchange.begun - 1, due))
     }
 
-    /// What waits for a user has nobody to do it any more.
+    /// Drops what waits for a user that will not do it any more.
     pub(crate) fn drop_waiting(&mut self, id: u32, now: u64) {
         while let Some((number, due)) = self.take_waiting(id) {
-            // Whoever is gone is behind its last request.
+            // A user that is gone is past its last request.
             let index = (self.request_of(id, number) as usize).min(self.spec.requests.len() - 1);
             let request = &self.spec.requests[index];
             if self.journey.is_some() {

@@ -1,4 +1,4 @@
-//! Where a worker's requests come from: users who are free again, or a schedule with those who wait.
+//! Where a worker's requests come from: users who are free again, or a schedule with its backlog.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,11 +11,11 @@ use crate::schedule::level::Level;
 use crate::schedule::share::Share;
 use crate::spec::{LoadSpec, Model};
 
-/// Runs of waiting requests told apart by when they were noticed; above this, neighbours are joined.
+/// Runs of waiting requests that are kept apart by when they were noticed; above this, neighbours are joined.
 const BACKLOG_RUNS: usize = 1 << 16;
 
 /// Where requests come from.
-// One a worker: its size costs nothing.
+// One per worker: its size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub enum Pacer {
     /// Users.
@@ -38,22 +38,22 @@ pub struct Users {
     pub number: u64,
     /// How many of all users are active, over time.
     pub level: Level,
-    /// Users whose next request falls due later, since they think, have a pace, or rest: when, who. Each user is
-    /// here at most once.
+    /// Users whose next request falls due later because they think, have a pace, or rest: when, who. Each user is here
+    /// at most once.
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
     /// For think times.
     pub random: Random,
-    /// The schedule is over: the next user to be asked to leave.
+    /// The schedule is over: the next user to leave.
     pub leaving: Option<u32>,
 }
 
 /// A schedule, and what has fallen due and waits.
 pub struct Open {
-    /// Looks at what falls due.
+    /// Yields requests as they fall due.
     pub noticing: Schedule,
-    /// The same sequence, at the first request that waits.
+    /// The same sequence, positioned at the first request that waits.
     pub starting: Schedule,
-    /// Those who wait.
+    /// Requests that wait.
     pub backlog: Backlog,
     /// Places without a request.
     pub free: Vec<u32>,
@@ -63,7 +63,7 @@ pub struct Open {
     pub random: Random,
     /// Most places.
     pub cap: usize,
-    /// What becomes of those who find no place.
+    /// What happens to requests that find no place.
     pub when_behind: WhenBehind,
 }
 
@@ -73,14 +73,14 @@ impl Pacer {
         match &spec.model {
             Model::Closed { users } => {
                 let count = share.of(*users).min(u64::from(u32::MAX)) as u32;
-                // In the shared order the shares lie end to end: a number of requests reaches each URL equally,
-                // and without one each worker goes round by itself, from a place of its own.
+                // In the shared order the shares lie end to end: a number of requests reaches each URL equally, and
+                // without one each worker cycles on its own, from its own starting point.
                 let (budget, number) = match spec.until {
                     Until::Requests(n) => (share.of(n), share.before(n)),
                     _ => (u64::MAX, share.before(spec.requests.len() as u64)),
                 };
                 let each = match spec.until {
-                    // Rounds of a journey differ in length: its course counts them.
+                    // Rounds of a journey differ in length: its order counts them.
                     Until::Repeats(n) if spec.journey.is_none() => {
                         n.saturating_mul(spec.requests.len() as u64)
                     }
@@ -126,8 +126,8 @@ impl Pacer {
     }
 }
 
-/// Requests that wait, first in, first out: how many, and when they were noticed. Bounded however many wait:
-/// runs that were noticed at about the same time are joined.
+/// Requests that wait, first in, first out: how many, and when they were noticed. Memory is bounded however many wait:
+/// runs noticed at about the same time are joined.
 #[derive(Default)]
 pub struct Backlog {
     runs: VecDeque<(u64, u64)>,
@@ -155,7 +155,7 @@ impl Backlog {
         }
     }
 
-    /// The one that waits longest goes: when it was noticed.
+    /// Takes the one that has waited longest: when it was noticed.
     pub fn pop(&mut self) -> Option<u64> {
         let (count, at) = self.runs.front_mut()?;
         let noticed = *at;
@@ -167,8 +167,8 @@ impl Backlog {
         Some(noticed)
     }
 
-    /// Halves the runs: neighbours become one, noticed when the later one was (blocking is understated by
-    /// their distance, response times are not touched).
+    /// Halves the runs: neighbours become one, noticed when the later one was (blocking is understated by their
+    /// distance, response times are unaffected).
     fn join(&mut self) {
         let joined = self.runs.len() / 2;
         for i in 0..joined {

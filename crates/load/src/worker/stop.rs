@@ -1,4 +1,4 @@
-//! The end of a schedule: what has fallen due counts, what waits is dropped, users do what they do when they leave.
+//! The end of a schedule: what has fallen due counts, what waits is dropped, users run their final steps.
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,7 @@ impl<'r> Worker<'r> {
     /// Nothing more will begin.
     pub(super) fn exhausted(&self) -> bool {
         match &self.pacer {
-            // What is bounded by time lasts until then, even if nothing more falls due.
+            // A load bounded by time lasts until then, even if nothing more falls due.
             _ if self.end_ns != u64::MAX && self.stopped.is_none() => false,
             Pacer::Closed(users) if users.leaving.is_some() => false,
             Pacer::Closed(users) => {
@@ -28,14 +28,14 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Ends the schedule. What has fallen due and not been looked at still counts; what waits is dropped.
+    /// Ends the schedule. What has fallen due but was not looked at still counts; what waits is dropped.
     pub(super) fn stop(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
-        // What users are at has its times, and is in no rate: the load was asked for up to here.
+        // Requests under way have times, but are in no rate: the planned load ends here.
         self.measure.recorder.end_window(at_ns);
         let stopped = Some(Stopped { at_ns, used: ThreadUse::now() });
         if let Pacer::Open(open) = &mut self.pacer {
             self.stopped = stopped;
-            // Nor are connections by the thousand opened now.
+            // Nor does it open connections by the thousand now.
             open.cap = open.cap.min(self.slots.exchanges.len() + STARTS_PER_TURN);
             self.notice(ops, usize::MAX, STARTS_PER_TURN, at_ns);
         }
@@ -52,8 +52,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The same for users: those who think or rest are left alone. Of paced ones, what fell due and was not looked
-    /// at still counts, and what waits for its user is dropped.
+    /// The same for users: those who think or rest are left alone. For paced ones, what fell due but was not looked at
+    /// still counts, and what waits for its user is dropped.
     fn stop_users(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
         while self.spec.pace_ns.is_some() {
             let Pacer::Closed(users) = &mut self.pacer else { return };
@@ -77,8 +77,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Lets users that are at nothing do what they do last; a few in a turn, or those who leave would keep each other
-    /// waiting.
+    /// Lets idle users run their final steps; a few per turn, or those who leave would keep each other waiting.
     pub(super) fn leave_some(&mut self, ops: &mut impl Ops<'r>) {
         let Some(from) = self.leaving() else { return };
         let all = self.slots.exchanges.len() as u32;
@@ -100,7 +99,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The schedule is over for a user that is at nothing: it does what it does last.
+    /// The schedule is over for an idle user: it runs its final steps.
     fn leave(&mut self, ops: &mut impl Ops<'r>, user: u32, now: u64) {
         let idle = !self.slots.exchanges[user as usize].under_way;
         if idle && self.journey.as_ref().is_some_and(|j| !j.is_outside(user) && !j.is_gone(user)) {
@@ -113,7 +112,7 @@ impl<'r> Worker<'r> {
         if self.stopped.is_none() {
             self.stop(ops, now);
         }
-        // Stopping takes time, and may have begun what users do when they leave.
+        // Stopping takes time, and may have begun the users' final steps.
         let now = self.now(ops).max(now);
         for exchange in self.slots.exchanges.iter().filter(|e| e.under_way) {
             let request = &self.spec.requests[exchange.request as usize];
@@ -125,7 +124,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The schedule is over: a user that has something to do when it leaves does it now, without pause.
+    /// The schedule is over: a user with final steps runs them now, without pause.
     pub(super) fn user_leaves(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let Some(journey) = &mut self.journey else { return };
         if let Some(request_id) = journey.stop_redirect(id) {
@@ -134,7 +133,7 @@ impl<'r> Worker<'r> {
         if !journey.is_leaving(id) && !journey.is_gone(id) {
             match journey.in_conversation(id) {
                 None => journey.advance(id, Step::Leave),
-                // It says goodbye before it leaves.
+                // It closes its conversation before it leaves.
                 Some(left) => journey.advance(id, Step::Ahead(left)),
             };
         }

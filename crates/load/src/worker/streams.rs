@@ -1,11 +1,11 @@
 //! The life of a request that shares its connection with others: HTTP/2.
 //!
-//! It differs from that in [`crate::worker::exchange`] in what a connection is to a request: one of many on it, and a timeout or a
-//! failure of one leaves the others alone. A request waits where its connection is still being made, has no stream
-//! left, or is about to be closed by the server; that wait is part of its time.
+//! It differs from [`crate::worker::exchange`] in what a connection is to a request: it is one of many, and a timeout
+//! or failure of one leaves the others alone. A request waits while its connection is being made, has no stream left,
+//! or is about to be closed by the server; that wait is part of its time.
 //!
 //! Places share connections in groups, and each group has one connection to each host. A step of a journey is written
-//! when its stream begins, since only its connection knows how its head is packed.
+//! when its stream begins, since only its connection knows how to compress its head.
 
 use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::Failure;
@@ -22,7 +22,7 @@ use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
 
 impl<'r> Worker<'r> {
-    /// The first action for a request: it goes out, or waits until it can.
+    /// The first action for a request: it is sent, or waits until it can be.
     pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
         let Mode::Http2(streams) = &self.mode else { return };
         let conn = streams.connection_of(id, host);
@@ -44,7 +44,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// The connection stands: it says hello, and what waits goes out.
+    /// The connection is open: sends the preface, and what waits.
     pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         self.conns.table[conn as usize].phase = Phase::Idle;
         let Mode::Http2(streams) = &mut self.mode else { return };
@@ -95,13 +95,13 @@ impl<'r> Worker<'r> {
                 }
             }
             let body = &request.bytes[request.head_len..];
-            // There was room for it, as there was above.
+            // There is room for it, as checked above.
             let _ = session.send(id, &spec.heads[exchange.request as usize], body, out);
         }
         self.write_out(ops, conn);
     }
 
-    /// Hands over what is to be written, with the bodies that may go on.
+    /// Hands over what is to be written, including bodies that may continue.
     fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         let Streams { links, out, .. } = streams;
@@ -164,7 +164,7 @@ impl<'r> Worker<'r> {
         let Mode::Http2(streams) = &mut self.mode else { return };
         (streams.ended, streams.at_hand) = (ended, None);
         if streams.link(conn).session.is_none() {
-            // Its user has left, and taken it along.
+            // Its user has left, and closed it.
             return;
         }
         match result {
@@ -177,8 +177,8 @@ impl<'r> Worker<'r> {
         self.end_quietly(ops, conn);
     }
 
-    /// A connection that the server has said goodbye on is closed when nothing is open on it; what waits for it goes
-    /// to the next.
+    /// After the server's GOAWAY, a connection is closed when nothing is open on it; what waits for it goes to the
+    /// next.
     fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         let link = streams.link(conn);
@@ -225,7 +225,7 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, ResponseBytes::default()));
     }
 
-    /// A request is given up; its connection goes on without it.
+    /// Abandons a request; its connection continues without it.
     pub(crate) fn cancel_stream(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         let conn = self.slots.exchanges[id as usize].conn;
         let Mode::Http2(streams) = &mut self.mode else { return };
@@ -237,8 +237,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A request has waited for too long, and perhaps for a connection that will never stand: one that was begun a
-    /// timeout ago is given up, and others that wait for it get another.
+    /// A request has waited for too long, perhaps for a connection that will never open: one begun a timeout ago is
+    /// abandoned, and others that wait for it get another.
     #[cold]
     pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let conn = self.slots.exchanges[id as usize].conn;
@@ -251,7 +251,7 @@ impl<'r> Worker<'r> {
             return;
         }
         link.waiting.retain(|waiting| *waiting != id);
-        // Those that wait as long are given up next, and what they do then makes a connection of its own.
+        // Those that have waited as long are abandoned next, and their users' next requests make their own connection.
         let is_wanted = link.waiting.iter().any(|w| self.slots.exchanges[*w as usize].link.at_ns > now);
         self.shut(ops, conn);
         if is_wanted {
@@ -260,7 +260,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// A user leaves, and takes along the connections that are its alone; those that users share stay.
+    /// A user leaves, closing the connections that are its alone; shared ones stay.
     pub(crate) fn leave_streams(&mut self, ops: &mut impl Ops<'r>, place: u32) {
         let Mode::Http2(streams) = &mut self.mode else { return };
         if streams.spec.streams > 1 {
@@ -290,8 +290,8 @@ impl<'r> Worker<'r> {
         })
     }
 
-    /// A connection is gone, and with it all that was open on it. What waited and was not sent goes to the next one,
-    /// unless there could be none.
+    /// A connection is gone, with everything open on it. Requests that waited unsent go to the next one, unless it
+    /// cannot be made.
     pub(crate) fn streams_ended(
         &mut self,
         ops: &mut impl Ops<'r>,

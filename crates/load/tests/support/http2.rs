@@ -1,5 +1,5 @@
-//! A simulated server that speaks HTTP/2, around one that speaks HTTP/1: each stream becomes the text of a request, and
-//! the text of its answer becomes frames. So what is asked of a journey is the same over both.
+//! A simulated server that speaks HTTP/2, around one that speaks HTTP/1: each stream becomes the text of a request,
+//! and the text of its answer becomes frames. So journeys are tested the same way over both.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use loadlab_load::protocol::http2::hpack::{Decoder, write_integer, write_string}
 use loadlab_load::protocol::http2::{Code, HeadParts, Heads};
 use loadlab_load::spec::{Http2, LoadSpec};
 
-/// What a server does beside answering.
+/// What a server does besides answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whim {
-    /// Says goodbye before it looks at this request (from 1).
+    /// Sends GOAWAY before it processes this request (from 1).
     Goodbye(u64),
     /// Refuses the stream of this request, which may be sent again.
     Refuse(u64),
     /// Ends the stream of this request.
     Reset(u64),
-    /// Streams may have so many bytes of body under way. More are allowed so much later, if at all.
+    /// Streams may have this many bytes of body under way. More are allowed this much later, if at all.
     Window(u32, Option<u64>),
 }
 
@@ -31,7 +31,7 @@ pub struct Over<S> {
     pub whim: Option<Whim>,
     /// Requests that came whole.
     pub requests: u64,
-    /// Connections on which a goodbye was said.
+    /// Connections on which GOAWAY was sent.
     pub goodbyes: u64,
     conns: BTreeMap<ConnId, Link>,
 }
@@ -41,9 +41,9 @@ struct Link {
     greeted: bool,
     decoder: Decoder,
     streams: BTreeMap<u32, Ask>,
-    /// It has said goodbye.
+    /// It has sent GOAWAY.
     left: bool,
-    /// The last stream that was looked at.
+    /// The last stream processed.
     last: u32,
 }
 
@@ -97,7 +97,7 @@ impl<S: Server> Server for Over<S> {
                     assert!(head.has(flag::END_HEADERS));
                     let text = text_of(&mut link.decoder, payload);
                     if link.left {
-                        // It was on its way when the goodbye was: nobody looks at it.
+                        // It crossed the GOAWAY on the way: it is not processed.
                         continue;
                     }
                     link.streams.insert(head.stream, Ask { head: text, body: vec![] });
@@ -162,7 +162,7 @@ impl<S: Server> Server for Over<S> {
     }
 }
 
-/// A request's fields as HTTP/1 says them.
+/// A request's fields in HTTP/1 form.
 pub fn text_of(decoder: &mut Decoder, block: &[u8]) -> String {
     let mut fields = Vec::new();
     let decoded = decoder.decode(block, |name, value| {
@@ -207,12 +207,12 @@ pub fn frames_of(stream: u32, answer: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same load over HTTP/2. `fields` are those of each request's head that are not its path, name and value.
+/// The same load over HTTP/2. `fields` are the fields of each request's head other than its path: name and value.
 pub fn over_http2(spec: LoadSpec, streams: u32, fields: &[Vec<(&str, Template)>]) -> LoadSpec {
     over_http2_with(spec, streams, &[], fields)
 }
 
-/// The same, with fields that all requests share and that are always the same.
+/// The same, with constant fields that all requests share.
 pub fn over_http2_with(
     spec: LoadSpec,
     streams: u32,

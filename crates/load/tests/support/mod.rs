@@ -1,4 +1,4 @@
-//! What tests of several kinds share.
+//! Helpers shared by several kinds of tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use loadlab_load::spec::request::{Request, RequestParts};
 
-/// The request that says least.
+/// A minimal request.
 pub fn get() -> Request {
     let parts = RequestParts {
         method: "GET".into(),

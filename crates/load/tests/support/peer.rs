@@ -1,5 +1,5 @@
-//! A simulated server that may do anything: it speaks HTTP/1.1, HTTP/2 or WebSocket, plain or under TLS, takes its bytes
-//! in whatever pieces they come, does one kind of thing wrong now and then, and keeps books of its own.
+//! A simulated server that may do anything: it speaks HTTP/1.1, HTTP/2 or WebSocket, plain or under TLS, takes its
+//! bytes in any pieces, does one kind of thing wrong now and then, and keeps its own books.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -19,10 +19,10 @@ use super::talks::accept_of;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-/// Requests up to this length are taken for sent before they have gone, with some backends.
+/// With some backends, requests up to this length count as sent before they have gone.
 const SILENT: usize = 4096;
 
-/// What is spoken.
+/// The protocol spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     Http1,
@@ -30,19 +30,19 @@ pub enum Protocol {
     WebSocket,
 }
 
-/// What goes wrong. The first three are the network's; now and then something else does as well.
+/// What goes wrong. The first three are faults of the network; now and then something else goes wrong as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     ShortWrites,
     PartialReads,
     Resets,
-    /// The server closes connections, in good order or at once: GOAWAY, `Connection: close`, a goodbye.
+    /// The server closes connections, gracefully or abruptly: GOAWAY, `Connection: close`, a WebSocket close.
     Goodbyes,
-    /// Nothing comes, or the half of it, or too late, or there is no room to send.
+    /// Nothing comes, or half of it, or too late, or there is no room to send.
     Stalls,
     /// Endless interim answers, heads and frames.
     Floods,
-    /// Bytes that mean nothing, and answers that contradict themselves.
+    /// Meaningless bytes, and answers that contradict themselves.
     Garbage,
 }
 
@@ -51,19 +51,19 @@ pub enum Fault {
 pub struct Ledger {
     pub connects: u64,
     pub closes: u64,
-    /// Bytes that came.
+    /// Bytes received.
     pub received: u64,
-    /// Requests that came whole: HTTP's, openings, messages, goodbyes.
+    /// Complete requests: HTTP requests, openings, messages, closes.
     pub requests: u64,
-    /// Complete good answers that were sent, by what they answer: openings, messages, goodbyes, and HTTP's requests.
+    /// Complete good answers sent, by what they answer: openings, messages, closes, and HTTP requests.
     pub good: BTreeMap<Asked, u64>,
-    /// Requests of HTTP/1.1 that were answered before they came whole, and how many of them never did, since the server
-    /// read no more.
+    /// HTTP/1.1 requests answered before they were complete, and how many never completed because the server stopped
+    /// reading.
     pub early: u64,
     pub unread: u64,
-    /// Ids of requests that came whole, or were answered, and how often.
+    /// Ids of requests that were complete, or answered, and how often.
     pub seen: BTreeMap<u64, u64>,
-    /// Ids of those that had a complete good answer, and of those that had one that was not.
+    /// Ids of those with a complete good answer, and of those with a complete bad one.
     pub accepted: BTreeSet<u64>,
     pub refused: BTreeSet<u64>,
 }
@@ -81,32 +81,32 @@ pub enum Asked {
 pub struct Peer {
     protocol: Protocol,
     fault: Fault,
-    /// How likely it does something wrong with a request.
+    /// Probability that it does something wrong with a request.
     chance: f64,
     /// From then on nothing goes wrong, and every request takes the same time. `None`: never.
     heals_ns: Option<u64>,
     is_well: bool,
     tls: Option<Arc<ServerConfig>>,
-    /// It is a proxy that gives tunnels to itself.
+    /// It is a proxy that opens tunnels to itself.
     is_proxy: bool,
     random: Random,
     links: BTreeMap<ConnId, Link>,
     pub ledger: Ledger,
 }
 
-/// What is under way on one connection.
+/// State of one connection.
 struct Link {
     tls: Option<ServerConnection>,
     input: Vec<u8>,
-    /// It has said all that it will.
+    /// It has sent all that it will.
     is_over: bool,
     is_tunnelled: bool,
     is_open: bool,
-    /// The request that is coming is one that may be answered early, was, and is read all the same.
+    /// The request being received could be answered early, was, and is read all the same.
     is_decided: bool,
     is_answered: bool,
     reads: bool,
-    /// When what was said last arrives: nothing arrives before it.
+    /// When the last reply arrives: nothing arrives before it.
     last_ns: u64,
     http2: Http2,
 }
@@ -115,7 +115,7 @@ struct Http2 {
     decoder: Decoder,
     greeted: bool,
     streams: BTreeMap<u32, (String, Vec<u8>)>,
-    /// The last stream that was looked at; none behind it is after a goodbye.
+    /// The last stream processed; after a GOAWAY none beyond it is.
     last: u32,
     has_left: bool,
 }
@@ -123,7 +123,7 @@ struct Http2 {
 /// What the server does, and when.
 enum Does {
     Says(Vec<u8>),
-    /// Beside TLS, where there is any.
+    /// Outside TLS, if there is any.
     Spills(Vec<u8>),
     Fin,
     Reset,
@@ -131,13 +131,13 @@ enum Does {
 
 type Doings = Vec<(u64, Does)>;
 
-/// What became of a request.
+/// The fate of a request.
 enum Fate {
     /// Answered as it should be.
     Well,
-    /// The head says so, and the body is there: not good, and complete.
+    /// A bad status, with a complete answer.
     Refused(u16),
-    /// Whatever else: these bytes, and whether it ends the connection.
+    /// Anything else: these bytes, and whether they end the connection.
     Ill(Doings),
 }
 
@@ -169,8 +169,8 @@ impl Peer {
         self
     }
 
-    /// Something goes wrong until then alone, and no longer for what had gone wrong by then. What it takes at a time is the
-    /// same throughout.
+    /// Faults occur only until then, and earlier faults have no later effects. How much it takes at a time stays the
+    /// same.
     pub fn until(mut self, heals_ns: u64) -> Peer {
         self.heals_ns = Some(heals_ns);
         self
@@ -193,7 +193,7 @@ impl Peer {
         if self.is_well { 5 * MS } else { self.below(12) * MS }
     }
 
-    /// One in so many is answered, and not well.
+    /// One in this many is answered with a refusal.
     fn refuses(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0 && !self.is_well
     }
@@ -203,12 +203,12 @@ impl Peer {
         (0..length).map(|_| self.below(256) as u8).collect()
     }
 
-    /// So many frames of a flood; now and then more than anybody should bear.
+    /// How many frames of a flood; now and then more than anyone should tolerate.
     fn flood(&mut self) -> usize {
         [3, 40, 1000, 20_000][(self.below(40) / 13) as usize]
     }
 
-    /// A request came whole: takes note of it. Its id, and whose it is.
+    /// Notes a complete request: its id, and whose it is.
     fn notes(&mut self, text: &str) -> Option<u64> {
         self.ledger.requests += 1;
         let id = id_of(text)?;
@@ -223,7 +223,7 @@ impl Peer {
 
     // HTTP/1.1.
 
-    /// Takes whole requests out of what came.
+    /// Takes complete requests from what came.
     fn takes_http1(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let mut all = Vec::new();
         while let Some(request) = next_request(&mut link.input) {
@@ -270,19 +270,19 @@ impl Peer {
         all
     }
 
-    /// Some requests are answered as soon as their head is there. Of those the rest is read, or it is not: then the
-    /// connection is of no use for another.
+    /// Some requests are answered as soon as their head is there. The rest is then read, or it is not: in that case
+    /// the connection cannot serve another.
     fn answers_early(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let Some((head, length)) = head_of(&link.input) else { return Vec::new() };
         link.is_decided = true;
-        // TLS shows no less than a record, so that few heads come alone.
+        // TLS delivers whole records, so few heads come alone.
         if self.is_well || self.below(3) > u64::from(link.tls.is_some()) {
             return Vec::new();
         }
         let head = head.to_owned();
         let id = self.notes(&head);
         link.is_answered = true;
-        // A short one may be taken for sent as soon as it is asked for: who sends it cannot know that it never goes.
+        // A short one may count as sent as soon as it is submitted: the sender cannot know that it never goes.
         link.reads = head.len() + length <= SILENT || self.below(2) == 0;
         self.ledger.early += 1;
         self.ledger.unread += u64::from(!link.reads);
@@ -297,7 +297,7 @@ impl Peer {
 
     fn gives_tunnel(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let at = at_ns + self.service_ns();
-        // What makes the tunnel is beside what goes through it.
+        // The bytes that open the tunnel are outside what goes through it.
         let tunnel = b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec();
         match (self.happens(self.chance / 4.0), self.fault) {
             (true, Fault::Stalls) => Vec::new(),
@@ -367,7 +367,7 @@ impl Peer {
                 0 => vec![(at, Does::Fin)],
                 1 => vec![(at, says(half)), (at, Does::Fin)],
                 2 => {
-                    // Good, and the connection's end is its own.
+                    // Good, and the connection's end is separate.
                     let id = id_of(request);
                     self.answers_well(Asked::Request, id);
                     let text = format!("HTTP/1.1 200 OK\r\n\r\n{}", echo_of(request));
@@ -430,8 +430,8 @@ impl Peer {
                         says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!"),
                     )],
                     4 => {
-                        // A second answer that nobody asked for. If another request is there when it comes, it is that
-                        // one's: nothing in HTTP/1.1 says otherwise.
+                        // A second, unsolicited answer. If another request is there when it comes, it counts for that
+                        // one: nothing in HTTP/1.1 shows otherwise.
                         let id = id_of(request);
                         self.answers_well(Asked::Request, id);
                         self.answers_well(Asked::Request, id);
@@ -487,7 +487,7 @@ impl Peer {
                 assert!(head.has(flag::END_HEADERS));
                 let text = text_of(&mut http2.decoder, payload);
                 if http2.has_left {
-                    // It was on its way when the goodbye was: nobody looks at it.
+                    // It crossed the GOAWAY on the way: it is not processed.
                     return Vec::new();
                 }
                 http2.streams.insert(head.stream, (text, Vec::new()));
@@ -495,7 +495,8 @@ impl Peer {
             kind::DATA => match http2.streams.get_mut(&head.stream) {
                 Some((_, body)) => {
                     body.extend_from_slice(payload);
-                    // There is room for as much again: on the connection, and on the stream unless that is what stalls.
+                    // There is room for as much again: on the connection, and on the stream unless that is the one
+                    // that stalls.
                     let mut room = Vec::new();
                     if !payload.is_empty() {
                         frame::write_window_update(&mut room, 0, payload.len() as u32);
@@ -536,7 +537,7 @@ impl Peer {
                 frame::write_reset(&mut out, stream, Code::REFUSED_STREAM);
                 return vec![(at, Does::Says(out))];
             }
-            // What it has not looked at it will not.
+            // What it has not processed it never will.
             let goodbye = [link.http2.last.to_be_bytes(), Code::NO_ERROR.0.to_be_bytes()].concat();
             frame::write(&mut out, kind::GOAWAY, 0, 0, &goodbye);
             link.http2.has_left = true;
@@ -579,7 +580,7 @@ impl Peer {
                 _ => vec![(at, Does::Fin), (at, Does::Reset)],
             },
             Fault::Goodbyes => {
-                // The last answer, a goodbye, and the end.
+                // The last answer, a GOAWAY, and the end.
                 self.answers_well(Asked::Request, id);
                 out.extend_from_slice(&good);
                 let goodbye = [stream.to_be_bytes(), Code::NO_ERROR.0.to_be_bytes()].concat();
@@ -606,7 +607,7 @@ impl Peer {
                         _ => frame::write(&mut out, 99, 0, 0, b"?"),
                     }
                 }
-                // Its head is missing where DATA came in front of it.
+                // Its head is missing if DATA comes before it.
                 let (before, behind) = (self.below(2) == 0, out.clone());
                 if before {
                     self.answers_well(Asked::Request, id);
@@ -618,17 +619,17 @@ impl Peer {
             Fault::Garbage => match self.below(4) {
                 0 => vec![(at, Does::Says(self.noise()))],
                 1 => vec![(at, Does::Spills(self.noise()))],
-                // A length that is wrong may keep the connection waiting for good.
+                // A wrong length may keep the connection waiting permanently.
                 2 if self.heals_ns.is_none() => {
                     let mut bent = good;
                     let place = self.below(bent.len() as u64) as usize;
                     bent[place] ^= 1 << self.below(8);
-                    // What it says now may be good, for whoever it names.
+                    // Its reply may now be good, for whichever user it names.
                     self.answers_well(Asked::Request, id);
                     vec![(at, Does::Says(bent))]
                 }
                 _ => {
-                    // Twice, the second time on a stream that is over.
+                    // Twice, the second time on an ended stream.
                     self.answers_well(Asked::Request, id);
                     vec![(at, Does::Says([good.clone(), good].concat()))]
                 }
@@ -744,7 +745,7 @@ impl Peer {
         }
     }
 
-    /// What is done, as it goes over the network, in order.
+    /// The actions, as they go over the network, in order.
     fn goes_out(
         &mut self,
         link: &mut Link,
@@ -861,7 +862,7 @@ impl Peer {
     fn receives(&mut self, link: &mut Link, at_ns: u64, mut bytes: &[u8]) -> Vec<(u64, Reply)> {
         let mut first = Vec::new();
         if link.is_over {
-            // Nobody is there any more.
+            // The peer no longer exists.
             return vec![(link.last_ns.max(at_ns), Reply::Error(libc::ECONNRESET))];
         }
         let in_tunnel = !self.is_proxy || link.is_tunnelled;
@@ -876,7 +877,7 @@ impl Peer {
                         replies.push((link.last_ns, Reply::Fin));
                         return replies;
                     }
-                    // The end of what it says, for now or for good.
+                    // The end of the received bytes, temporary or final.
                     let _ = tls.reader().read_to_end(&mut link.input);
                 }
                 first = all_of(tls);
@@ -910,7 +911,7 @@ fn all_of(link: &mut ServerConnection) -> Vec<u8> {
     out
 }
 
-/// The next request that came whole.
+/// The next complete request.
 fn next_request(input: &mut Vec<u8>) -> Option<String> {
     let (head, body) = head_of(input)?;
     let whole = head.len() + body;
@@ -921,7 +922,7 @@ fn next_request(input: &mut Vec<u8>) -> Option<String> {
     Some(String::from_utf8(request).expect("a request is text"))
 }
 
-/// A request's head that came whole, and how long its body is.
+/// A complete request head, and the length of its body.
 fn head_of(input: &[u8]) -> Option<(&str, usize)> {
     let head = input.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&input[..head]).expect("a head is text");
@@ -929,7 +930,7 @@ fn head_of(input: &[u8]) -> Option<(&str, usize)> {
     Some((text, length.map_or(0, |length| length.parse().expect("a length"))))
 }
 
-/// The next frame of a client that came whole: its opcode, and what it says.
+/// The client's next complete frame: its opcode, and its payload.
 fn next_frame(input: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     let second = usize::from(*input.get(1)?);
     assert!(second & 0x80 != 0, "masked");
@@ -947,7 +948,7 @@ fn next_frame(input: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     Some((frame[0] & 15, payload))
 }
 
-/// A frame of a server.
+/// A server's frame.
 fn frame_of(first: u8, payload: &[u8]) -> Vec<u8> {
     let head = match payload.len() {
         short @ 0..126 => vec![first, short as u8],
@@ -960,7 +961,7 @@ fn id_of(text: &str) -> Option<u64> {
     text.split("id=").nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What an answer says of the request, so that one user's is not taken for another's.
+/// The part of an answer that identifies its request, so that one user's is not taken for another's.
 fn echo_of(text: &str) -> String {
     match text.split("for=").nth(1) {
         Some(rest) => {

@@ -10,7 +10,7 @@ use sha1::{Digest, Sha1};
 
 use super::steps::template;
 
-/// What a server answers to an opening's key (RFC 6455 §4.2.2).
+/// A server's answer to an opening's key (RFC 6455 §4.2.2).
 pub fn accept_of(head: &str) -> String {
     let key = head.split("Sec-WebSocket-Key: ").nth(1).and_then(|rest| rest.lines().next()).expect("a key");
     let hash = Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
@@ -18,7 +18,7 @@ pub fn accept_of(head: &str) -> String {
 }
 
 pub fn part(part: Part) -> Script {
-    // `left` is set when the parts are known.
+    // `left` is set once the parts are known.
     Script { talk: Some(Box::new(Talk { part, left: 0 })), think: Some(Think::None), ..Script::plain() }
 }
 

@@ -1,4 +1,4 @@
-//! A simulated server under TLS, made of rustls around a server that speaks in the clear.
+//! A simulated server under TLS, made of rustls around a plaintext server.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection};
 
-/// The settings of a server for `sim` that speaks these protocols.
+/// The settings of a server for `sim` that offers these protocols.
 pub fn config(alpn: &[&str]) -> Arc<ServerConfig> {
     let key = KeyPair::generate().expect("a key");
     let certificate = CertificateParams::new(vec!["sim".to_owned()]).expect("a name").self_signed(&key);
@@ -26,7 +26,7 @@ pub fn config(alpn: &[&str]) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// A client's settings for it: any certificate will do.
+/// A client's settings for it: any certificate is accepted.
 pub fn spec(alpn: &str) -> TlsSpec {
     let (trust, versions) = (Trust::Anyone, Versions::Both);
     let parts =
@@ -35,8 +35,8 @@ pub fn spec(alpn: &str) -> TlsSpec {
     TlsSpec { config: TlsConfig::new(&parts).expect("settings"), names }
 }
 
-/// The same server under TLS. Its part of the handshake takes a while; the server inside must say things in the order
-/// in which they come.
+/// The same server under TLS. Its part of the handshake takes a while; the server inside must send things in the order
+/// in which they arrive.
 pub struct Under<S> {
     pub inner: S,
     pub config: Arc<ServerConfig>,
@@ -70,7 +70,7 @@ impl<S: Server> Server for Under<S> {
         while !bytes.is_empty() {
             link.read_tls(&mut bytes).expect("bytes in memory");
             link.process_new_packets().expect("TLS");
-            // That nothing more has come is an error, which is as it should be.
+            // An error because nothing more has come is expected.
             let _ = link.reader().read_to_end(&mut plain);
         }
         let own_ns = if link.is_handshaking() { at_ns + self.handshake_ns } else { at_ns };

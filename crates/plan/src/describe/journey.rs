@@ -1,4 +1,4 @@
-//! Journeys in words: what stands beside a plain request.
+//! Journeys in words: everything beyond a plain request.
 
 use loadlab_record::units::format_count;
 
@@ -7,7 +7,7 @@ use crate::model::journey::{Checks, FeedSpec, Http, OnFailure, PartContent, Prot
 use crate::model::spec::LoadSpec;
 use crate::text::shorten::shorten_to;
 
-/// What a step sends, with a blank in front; paths as `within` makes them.
+/// What a step sends, preceded by a blank; paths as `within` makes them.
 pub(crate) fn body(body: &Body, within: &dyn Fn(&str) -> String) -> String {
     match body {
         Body::Empty => String::new(),
@@ -25,7 +25,7 @@ pub(crate) fn body(body: &Body, within: &dyn Fn(&str) -> String) -> String {
     }
 }
 
-/// What is checked, kept and done about a failure.
+/// What is checked and captured, and what happens on failure.
 pub(crate) fn more(step: &Step, names: &dyn Fn(u16) -> String) -> String {
     let mut out = String::new();
     let checks = checks(&step.checks);
@@ -65,7 +65,7 @@ fn checks(checks: &Checks) -> String {
     kinds.join(", ")
 }
 
-/// What is around a load's journey, and how it speaks.
+/// What surrounds a load's journey, and its protocol settings.
 pub(crate) fn around(load: &LoadSpec) -> Option<String> {
     let Script { feeds, is_mix, cookies, redirects, .. } = &load.script;
     let mut lines: Vec<String> = feeds.iter().map(feed).collect();
@@ -101,7 +101,7 @@ fn feed(feed: &FeedSpec) -> String {
     format!("a row of `{}` for each {per}{order}{once}", feed.name)
 }
 
-/// A proxy's URL without who we are to it.
+/// A proxy's URL without user and password.
 fn masked(url: &str) -> String {
     match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
         Some((scheme, place)) => format!("{scheme}://***@{place}"),

@@ -1,7 +1,7 @@
 //! The experiment in words: what a reader of the report or of `--dry-run` wants to know first.
 //!
-//! A fact that holds in all cases is said once; one that differs is said for each variant, with the cases it
-//! holds in. Only what the plan says, nothing of how it is done.
+//! A fact that holds in all cases is stated once; one that differs is stated for each variant, with the cases it holds
+//! in. Only what the plan specifies, not how it is carried out.
 
 mod journey;
 
@@ -23,7 +23,7 @@ const VARIANTS: usize = 8;
 /// Case names in one line.
 const NAMES: usize = 6;
 
-/// One fact a line.
+/// One fact per line.
 pub(crate) fn of(plan: &Plan) -> Vec<String> {
     let mut lines = vec![plan.name.clone()];
     let description = plan.description.iter().flat_map(|d| d.lines()).map(str::trim);
@@ -70,7 +70,7 @@ fn names_of(names: &[&str], most: usize) -> String {
     if names.len() > most { format!("{shown}; and {} more", names.len() - most) } else { shown }
 }
 
-/// Facts of all cases, those that are the same said once.
+/// Facts of all cases, with common ones stated once.
 fn vary(cases: &[Case], dir: &str) -> Vec<String> {
     let mut subjects: Vec<String> = Vec::new();
     let mut variants: HashMap<String, Vec<(String, Vec<&Case>)>> = HashMap::new();
@@ -103,7 +103,7 @@ fn vary(cases: &[Case], dir: &str) -> Vec<String> {
     lines
 }
 
-/// Some of the cases: by the values of one axis where that says it, otherwise by name.
+/// Some of the cases: by the values of one axis if that identifies them, otherwise by name.
 fn which(within: &[&Case], cases: &[Case]) -> String {
     let axes = cases.first().map_or(&[][..], |c| c.values.as_slice());
     for (i, (axis, _)) in axes.iter().enumerate() {
@@ -122,7 +122,7 @@ fn which(within: &[&Case], cases: &[Case]) -> String {
     names_of(&names, NAMES)
 }
 
-/// What a case says, as (about what, what).
+/// A case's facts, as (subject, fact).
 fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     let command = |c: &Command| command(c, dir);
     let mut facts = Vec::new();
@@ -219,7 +219,7 @@ fn probe_line(source: &ProbeSource, command: &dyn Fn(&Command) -> String) -> Str
     }
 }
 
-/// What a component is, with its command as the plan has it.
+/// What a component is, with its command as in the plan.
 fn part(part: &ComponentKind, command: &dyn Fn(&Command) -> String) -> String {
     match part {
         ComponentKind::Process(run) => command(run),
@@ -227,7 +227,7 @@ fn part(part: &ComponentKind, command: &dyn Fn(&Command) -> String) -> String {
     }
 }
 
-/// A command with paths as the plan has them.
+/// A command with paths as in the plan.
 fn command(command: &Command, dir: &str) -> String {
     let text = match command {
         Command::Shell(line) => line.to_string(),
@@ -316,7 +316,7 @@ fn batches(load: &LoadSpec) -> String {
 /// Who sends, how long, how often.
 fn load_line(load: &LoadSpec) -> String {
     let who = match &load.model {
-        // Told by `program_line`.
+        // Described by `program_line`.
         Model::Command(_) => String::new(),
         Model::Closed { users, pace_ns } => {
             let who = match load.stages.is_empty() {
@@ -396,7 +396,7 @@ fn stages(load: &LoadSpec) -> Option<String> {
     (!said.is_empty()).then(|| format!("stages: {}", said.join(", ")))
 }
 
-/// What differs from the defaults.
+/// Differences from the defaults.
 fn details(load: &LoadSpec) -> Option<String> {
     let mut said: Vec<String> = stages(load).into_iter().collect();
     if load.ramp_ns > 0 {
@@ -457,13 +457,13 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
     format!("{what}{body}{tags}{good}{more}")
 }
 
-/// Without digits that say nothing: `1`, `0.5`, `33.33`.
+/// Without insignificant digits: `1`, `0.5`, `33.33`.
 fn round(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// As a plan writes it, exactly.
+/// As in a plan, exactly.
 fn duration(ns: u64) -> String {
     const UNITS: [(&str, u64); 7] = [
         ("d", 86_400_000_000_000),

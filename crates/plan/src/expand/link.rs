@@ -1,7 +1,7 @@
 //! Limits on a component's link: which components get a relay, and whether there is a link or a port to put it in.
 //!
-//! A relay takes CPU and time of its own. So it is there in all cases when one of them needs it: what differs between
-//! cases is then the delay and not the relay.
+//! A relay takes CPU and time of its own. So if one case needs it, it is present in all: then cases differ in the
+//! delay and not in the relay.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::model::spec::{Action, ComponentSpec};
 use crate::read::reader::Fields;
 use crate::text::error::{Problem, Problems};
 
-/// What a component's relay is called in the record, behind the component's name.
+/// The suffix of a relay's name in the record, after the component's name.
 pub const RELAY: &str = "-relay";
 
-/// Marks components whose link is relayed, and checks limits on links. To be asked when all cases are read.
+/// Marks components whose link is relayed, and checks limits on links. Call it once all cases are read.
 pub(crate) fn fit(plan: &mut Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let relayed = relayed(plan);
     for component in plan.cases.iter_mut().flat_map(|case| &mut case.system.components) {
@@ -35,7 +35,7 @@ pub(crate) fn fit(plan: &mut Plan, fields: &Fields<'_>, problems: &mut Problems)
     }
 }
 
-/// Components that have a delay or lose something in any case, or may come to by an event.
+/// Components that have a delay or packet loss in any case, or may get one through an event.
 fn relayed(plan: &Plan) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for case in &plan.cases {
@@ -53,7 +53,7 @@ fn relayed(plan: &Plan) -> BTreeSet<String> {
     names
 }
 
-/// Why a limit on the link of such a component cannot be, and what could.
+/// Why such a component cannot have a limit on its link, and what would work.
 fn unfit(component: &ComponentSpec, isolate: Isolation) -> Option<(&'static str, &'static str)> {
     let is_narrowed = component.limits.bandwidth_bytes_per_s.is_some();
     if !component.is_relayed && !is_narrowed {

@@ -1,4 +1,4 @@
-//! The matrix: named cases, or axes of which every combination is a case.
+//! The matrix: named cases, or axes whose combinations are the cases.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::text::suggest;
 pub(crate) struct Matrix {
     pub axes: Vec<String>,
     pub cases: Vec<CaseValues>,
-    /// Remarks that are no mistakes.
+    /// Remarks that are not mistakes.
     pub notes: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ const MAX_ITEMS: usize = 1000;
 const MAX_NAME: usize = 200;
 
 impl Matrix {
-    /// What a plan without a matrix has.
+    /// The matrix of a plan that has none.
     pub fn single(span: Span) -> Matrix {
         Matrix {
             axes: Vec::new(),
@@ -39,7 +39,7 @@ impl Matrix {
     }
 }
 
-/// Reads the matrix; `None` when it is broken (which was said).
+/// Reads the matrix; `None` if it is broken (already reported).
 pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Matrix> {
     let before = r.problems.count();
     let matrix = match &node.value {
@@ -92,7 +92,7 @@ fn named(r: &mut Reader<'_>, items: &[Node], at: Span) -> Option<Matrix> {
     Some(Matrix { axes, cases, notes: Vec::new() })
 }
 
-/// The values of one case in the order of the axes; says what is missing or unknown.
+/// The values of one case in the order of the axes; reports missing or unknown ones.
 fn values_of(
     r: &mut Reader<'_>,
     entries: &[&Entry],
@@ -244,7 +244,7 @@ fn leave_out(r: &mut Reader<'_>, node: &Node, axes: &[String], cases: &mut Vec<C
             !wanted.iter().all(|w| case.values.iter().any(|v| v.axis == w.axis && v.text == w.text))
         });
         if cases.len() == before {
-            // No mistake: a profile may have made the axes shorter.
+            // Not a mistake: a profile may have made the axes shorter.
             notes.push(format!("`exclude` of {} matches no combination", name_of(&wanted)));
         }
     }

@@ -23,12 +23,12 @@ use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 
-/// Most components that all cases may have together.
+/// Most components over all cases.
 const MAX_INSTANCES: usize = 20_000;
 /// Most profiles.
 const MAX_PROFILES: usize = 20;
 
-/// A tree that was read: worth something only when there are no problems.
+/// The result of reading a tree: valid only if there are no problems.
 pub(crate) struct Checked {
     pub plan: Plan,
     pub problems: Problems,
@@ -78,7 +78,7 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
     Checked { plan, problems, secrets }
 }
 
-/// What is not in the run's own network cannot be reached from there.
+/// Components outside the run's own network cannot be reached from it.
 fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let outside = |c: &ComponentSpec| match &c.part {
         ComponentKind::Process(_) => None,
@@ -95,7 +95,7 @@ fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     }
 }
 
-/// Not everything can be done to every component.
+/// Not every event can happen to every component.
 fn events_fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let found = plan.cases.iter().find_map(|case| {
         let mut pairs = case.events.iter().flat_map(|e| e.components.iter().map(move |name| (e, name)));
@@ -268,7 +268,7 @@ fn expansion_fits(
     fits
 }
 
-/// An axis that nothing uses makes cases that do not differ: allowed (it shows the noise), and worth a remark.
+/// An axis that nothing uses makes identical cases: allowed (it shows the noise), but worth a remark.
 fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for key in [
@@ -326,7 +326,7 @@ fn restarts(plan: &Plan) -> Option<String> {
     })
 }
 
-/// Whether a load is one of this case's; `left_out` tells that one was not.
+/// Whether a load belongs to this case; `left_out` reports that one did not.
 fn belongs(r: &mut Reader<'_>, node: &Node, left_out: &mut bool) -> bool {
     let own = command_load::belongs(r, node);
     *left_out |= !own;
@@ -373,7 +373,7 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
         let problem = Problem::new(case.span, message);
         r.push(problem.hint("`cases` of a load lists the cases it is for, such as `[get, \"insert *\"]`"));
     }
-    // A secret that the plan writes out is known when all of it is read.
+    // A secret written out in the plan is known only once all of it is read.
     series::name(&mut loads, &Secrets::default());
     let conditions = conditions::read(r, fields, &system, &loads);
     let events = events::read(r, fields);

@@ -1,6 +1,6 @@
 //! Changes to a plan from a profile or from `--set`: values by dotted path, put into the tree before it is read.
 //!
-//! They are read and checked like everything else afterwards, so a mistake in one is shown where it was typed.
+//! They are then read and checked like everything else, so a mistake in one is shown where it was typed.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::text::source::Sources;
 use crate::text::span::Span;
 use crate::text::{suggest, yaml};
 
-/// Changes made so far, so that a later one can tell what the plan said from what was asked for.
+/// Changes made so far, to distinguish what the plan contains from what was asked for.
 #[derive(Default)]
 pub(crate) struct Overrides {
     /// Paths set, dotted.
@@ -41,7 +41,7 @@ pub(crate) fn read_option(
 }
 
 impl Overrides {
-    /// Puts a value at a dotted path; nothing (`null`) takes the key away. `span` is where the path was typed.
+    /// Sets a value at a dotted path; `null` removes the key. `span` is where the path was typed.
     pub fn apply(&mut self, root: &mut Node, path: &str, span: Span, value: Node, problems: &mut Problems) {
         let segments: Vec<&str> = path.split('.').collect();
         if segments.iter().any(|s| s.is_empty()) || segments.len() > 20 {
@@ -74,9 +74,9 @@ impl Overrides {
         }
     }
 
-    /// Whoever sets `requests` does not want the plan's `duration` any more: of keys that exclude each other the
-    /// one that was asked for stays. Two that were asked for stay both, and are refused later. So does a key that
-    /// says more than the one that was set (`stages` beside a `duration`): without it more would be missing.
+    /// An option for `requests` replaces the plan's `duration`: of keys that exclude each other the requested one
+    /// stays. Two requested ones both stay, and are refused later. So does a key that specifies more than the one that
+    /// was set (`stages` beside a `duration`): without it more would be missing.
     fn make_room(&self, root: &mut Node, segments: &[&str]) {
         let Some((last, parents)) = segments.split_last() else { return };
         let Some(section) = section_at(parents) else { return };
@@ -131,12 +131,12 @@ fn section_at(segments: &[&str]) -> Option<&'static Section> {
     step(&keys::PLAN, segments)
 }
 
-/// Walks to the last but one segment, making maps on the way, and sets the last one.
+/// Walks to the last but one segment, creating maps on the way, and sets the last one.
 fn place(root: &mut Node, segments: &[&str], span: Span, value: Node) -> Result<(), Problem> {
     let mut node = root;
     let mut start = span.start;
     for (depth, segment) in segments.iter().enumerate() {
-        // Keys that the option makes point at their part of the path.
+        // Keys that the option creates point at their part of the path.
         let part = Span { start, end: start + segment.len() as u32, ..span };
         let part = if part.end <= span.end { part } else { span };
         start += segment.len() as u32 + 1;

@@ -1,11 +1,11 @@
-//! Keys that other load generators have for what a plan says in other words: hints for keys that are not known. A key that
-//! the section has is never looked up.
+//! Other load generators' keys for what a plan expresses differently: hints for unknown keys. A key that the section
+//! has is never looked up.
 
 use crate::keys::shape::Section;
 
 /// Sections (their `id`; none: everywhere), the words, and what to write instead.
 const WORDS: &[(&[&str], &[&str], &str)] = &[
-    // What ends up at the top of a plan.
+    // At the top of a plan.
     (&["plan"], &["scenarios", "executors", "tests"], "several loads by name are `loads`, one is `load`"),
     (
         &["plan"],
@@ -314,7 +314,7 @@ const WORDS: &[(&[&str], &[&str], &str)] = &[
     ),
 ];
 
-/// What to write instead of a key that a section does not have and other tools do.
+/// What to write instead of a key that other tools have and this section does not.
 pub(crate) fn hint(section: &Section, key: &str) -> Option<&'static str> {
     let plain = snake(key);
     let found =

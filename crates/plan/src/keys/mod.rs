@@ -365,7 +365,7 @@ pub(crate) static LOAD: Section = Section {
     ],
 };
 
-/// Why some keys are for users alone, and some for a rate; also said of `stages` of the other kind.
+/// Why some keys are only for users, and some only for a rate; also used for `stages` of the other kind.
 pub(crate) mod keys_hint {
     pub const PACE: &str = "with a `rate`, requests fall due anyway";
     pub const THINK: &str = "with a `rate`, requests fall due whether or not a response has arrived";
@@ -373,7 +373,7 @@ pub(crate) mod keys_hint {
     pub const MAX_IN_FLIGHT: &str = "each user has one request at a time";
 }
 
-/// Keys of a load that mean something beside `command`.
+/// Keys of a load that are allowed beside `command`.
 pub(crate) const BESIDE_COMMAND: &[&str] = &["command", "start", "batches", "cases"];
 
 pub(crate) static COMMAND_LOAD: Section = Section {
@@ -518,7 +518,7 @@ pub(crate) static DRAIN: Section = Section {
     needs: &[],
 };
 
-/// All sections, for hints about keys that stand in the wrong place.
+/// All sections, for hints about misplaced keys.
 pub(crate) static SECTIONS: &[&Section] = &[
     &PLAN,
     &SYSTEM,

@@ -1,4 +1,4 @@
-//! Keys of components that are no processes of ours: containers, Compose services, things that run already.
+//! Keys of components that loadlab does not start as processes: containers, Compose services, things that already run.
 
 use crate::keys::shape::{ANY_PATTERN, Group, NAME_PATTERN, Need, Section, Shape, key};
 

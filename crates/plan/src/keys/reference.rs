@@ -1,11 +1,11 @@
-//! The plan language as a page of the book, made from the table of keys that the reader and the schema use: a key that
-//! exists is on it, and one that does not is not. Text out, nothing else.
+//! The plan language as a page of the book, made from the table of keys that the reader and the schema use: it lists
+//! exactly the keys that exist. Text out, nothing else.
 
 use std::fmt::Write;
 
 use crate::keys::{self, Key, Section, Shape};
 
-/// The page, in Markdown: a table for each map of a plan, linked with one another.
+/// The page, in Markdown: a table for each map of a plan, with links between them.
 pub fn reference() -> String {
     let mut out = String::from(
         "# Every key of a plan\n\n<!-- Made from the table of keys in crates/plan. `UPDATE_REFERENCE=1 cargo \
@@ -37,7 +37,7 @@ fn map(out: &mut String, section: &Section) {
     rules(out, section);
 }
 
-/// What holds between keys.
+/// Rules between keys.
 fn rules(out: &mut String, section: &Section) {
     let listed = |keys: &[&str], word: &str| {
         let quoted: Vec<String> = keys.iter().map(|k| format!("`{k}`")).collect();
@@ -59,7 +59,7 @@ fn rules(out: &mut String, section: &Section) {
     }
 }
 
-/// Where a map is a value: `load.journey`.
+/// Where a map is used as a value: `load.journey`.
 fn places(section: &Section) -> Vec<String> {
     let holds = |key: &&Key| inside(&key.shape).is_some_and(|s| s.id == section.id);
     let of = |outer: &'static Section| {
@@ -72,7 +72,7 @@ fn places(section: &Section) -> Vec<String> {
     keys::SECTIONS.iter().flat_map(|s| of(s)).collect()
 }
 
-/// The map in a value.
+/// The map inside a value.
 fn inside(shape: &Shape) -> Option<&'static Section> {
     match shape {
         Shape::In(section) | Shape::SomeOf(section) | Shape::TextOr(section) | Shape::RateOr(section) => {
@@ -96,7 +96,7 @@ fn link(section: &Section) -> String {
     format!("[{}](#{})", section.id, heading(section))
 }
 
-/// What a value is, in words.
+/// A value's shape, in words.
 fn value(shape: &Shape) -> String {
     let words = |text: &str| text.to_owned();
     match shape {

@@ -1,8 +1,8 @@
-//! Names that the plan language once had: what was renamed is refused with its new name.
+//! Former names in the plan language: a renamed key is refused with its new name.
 
 use crate::keys::shape::Section;
 
-/// Section (its `id`), the key as it was, the key as it is.
+/// Section (its `id`), the old key, the new key.
 const KEYS: &[(&str, &str, &str)] = &[
     ("plan", "loss", "durability"),
     ("system", "samples", "sample_rate"),

@@ -1,6 +1,6 @@
-//! The plan language as a JSON Schema (2020-12), for editors that complete and check as one types.
+//! The plan language as a JSON Schema (2020-12), for editors that complete and check while typing.
 //!
-//! Made from the table of keys that the reader uses. It accepts every plan that the reader accepts; it knows less
+//! Made from the table of keys that the reader uses. It accepts every plan that the reader accepts, but knows less
 //! (nothing of templates' names, of times that must fit together, of the matrix's consistency).
 
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::keys::journey::{EXPECT, WEBSOCKET_SEND};
 use crate::keys::{self, Section, Shape};
 
-/// A text with a `${name}` in it, where the case or the environment decides.
+/// A text that contains `${name}`, where the case or the environment decides.
 const TEMPLATE: &str = r"\$\{";
 const DURATION: &str = "^([0-9._]+(ns|us|µs|ms|s|m|min|h|d))+$";
 const SIZE: &str = "^[0-9._]+ *([kKmMgGtT]i?)?[bB]?$";
@@ -68,7 +68,7 @@ fn described(shape: Value, doc: &str) -> Value {
     Value::Object(out)
 }
 
-/// A text of a form, or one that the case decides.
+/// A text matching a pattern, or one that the case decides.
 fn written(pattern: &str) -> Value {
     json!({ "type": "string", "pattern": format!("({pattern})|{TEMPLATE}") })
 }

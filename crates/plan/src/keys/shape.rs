@@ -1,19 +1,19 @@
-//! What a key may hold: the shapes of values, the patterns of names, and the most that counts may be.
+//! The values a key may have: their shapes, the patterns of names, and the limits of counts.
 
 /// A map with fixed keys.
 pub(crate) struct Section {
     /// Its name in the schema.
     pub id: &'static str,
-    /// How messages name it: "a component", "`limits`".
+    /// Its name in messages: "a component", "`limits`".
     pub called: &'static str,
     /// What it is for.
     pub doc: &'static str,
     pub keys: &'static [Key],
     /// Keys that must be there.
     pub required: &'static [&'static str],
-    /// Of each group exactly one key.
+    /// Exactly one key of each group.
     pub groups: &'static [Group],
-    /// Keys that mean something only beside another one.
+    /// Keys that only make sense beside another one.
     pub needs: &'static [Need],
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Need {
 /// Keys that exclude each other.
 pub(crate) struct Group {
     pub keys: &'static [&'static str],
-    /// Said when there are two.
+    /// Reported if there are two.
     pub why: &'static str,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Key {
     pub shape: Shape,
 }
 
-/// What a key's value looks like.
+/// The form of a key's value.
 pub(crate) enum Shape {
     /// The language's version.
     Version,
@@ -46,11 +46,11 @@ pub(crate) enum Shape {
     Duration,
     /// A duration, or `auto`.
     DurationOrAuto,
-    /// A duration, or how durations are spread.
+    /// A duration, or a distribution of durations.
     Think,
     /// The shortest and the longest duration.
     Between,
-    /// A number of users, or a rate; 0 is both.
+    /// A number of users, or a rate; 0 is either.
     Level,
     Size,
     Cpu,
@@ -92,13 +92,13 @@ pub(crate) enum Shape {
     In(&'static Section),
     /// A section with at least one of its keys.
     SomeOf(&'static Section),
-    /// A text, or a section that says more.
+    /// A text, or a section with more detail.
     TextOr(&'static Section),
     /// A text, or a list of them.
     Texts,
-    /// A value that is expected, or `{exists: …}` and the like.
+    /// An expected value, or `{exists: …}` and the like.
     Expect,
-    /// A rate, or a section that says more.
+    /// A rate, or a section with more detail.
     RateOr(&'static Section),
     /// A text, or `{json: …}`.
     Message,
@@ -126,13 +126,13 @@ pub(crate) const HEADER_PATTERN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 pub(crate) const SIGNALS: &[&str] = &["TERM", "INT", "QUIT", "HUP", "KILL", "USR1", "USR2"];
 pub(crate) const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
-/// What a step can be.
+/// Keys that make a step.
 pub(crate) const STEP_KINDS: &[&str] =
     &["get", "post", "put", "delete", "patch", "head", "options", "urls", "websocket"];
 pub(crate) const PROTOCOLS: &[&str] = &["http/1.1", "http/2", "auto"];
-/// Largest count: a double still holds it exactly.
+/// Largest count: still exact in a double.
 pub(crate) const MOST: u64 = u64::MAX >> 11;
-/// Most values that all cases of a plan may have together: what keeps checking quick.
+/// Most values over all cases of a plan: keeps checking fast.
 pub(crate) const MAX_EXPANDED: usize = 1_000_000;
 pub(crate) const MAX_USERS: u64 = 10_000_000;
 pub(crate) const MAX_REPLICAS: u64 = 1000;

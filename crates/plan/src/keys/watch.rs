@@ -1,4 +1,5 @@
-//! Keys about what components may use, what is read of them, and what happens to them: a part of the table in `keys`.
+//! Keys about what components may use, what is measured of them, and what happens to them: a part of the table in
+//! `keys`.
 
 use crate::keys::shape::{ANY_PATTERN, Group, Need, Section, Shape, key};
 

@@ -1,9 +1,9 @@
-//! A point of the matrix, as it is written.
+//! A point of the matrix, as written.
 
 use crate::text::node::Kind;
 use crate::text::span::Span;
 
-/// A case before its meaning is known: a value for every axis.
+/// A case before it is interpreted: a value for every axis.
 #[derive(Clone, Debug)]
 pub(crate) struct CaseValues {
     pub name: String,

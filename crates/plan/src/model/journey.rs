@@ -1,13 +1,13 @@
-//! What a checked journey says: its steps with their bodies, feeds, captures and checks, and how it speaks.
+//! A checked journey: its steps with their bodies, feeds, captures and checks, and its protocol settings.
 //!
-//! Names are numbers already: a capture is a slot, a feed its place in the load's list, a column its place among those
-//! that are used.
+//! Names are already resolved to numbers: a capture is a slot, a feed its index in the load's list, a column its index
+//! among those used.
 
 use loadlab_record::bound::Bound;
 
 use crate::model::template::Template;
 
-/// A place in the plan, for what is found out later.
+/// A place in the plan, for problems found later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The plan's path as given, or an option.
@@ -23,40 +23,40 @@ pub struct Place {
 /// One request of a journey.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// In capitals.
+    /// In upper case.
     pub method: &'static str,
-    /// A URL; variables only behind the host.
+    /// A URL; variables only after the host.
     pub url: Template,
     /// Header fields in order, names as written.
     pub headers: Vec<(String, Template)>,
     /// What is sent.
     pub body: Body,
-    /// Series it counts for.
+    /// Series it counts towards.
     pub tags: Vec<String>,
-    /// The series that is its own alone, where none of its tags is: `GET /items`. Of a conversation, that of the opening.
+    /// Its own series, if none of its tags is unique to it: `GET /items`. For a conversation, that of the opening.
     pub series: Option<String>,
     /// Statuses that are good; `None`: below 400.
     pub statuses: Option<Vec<u16>>,
-    /// What else must hold.
+    /// Additional requirements.
     pub checks: Checks,
-    /// Values kept from the answer.
+    /// Values captured from the answer.
     pub captures: Vec<Capture>,
-    /// How often it is taken beside the others, where the journey is a mix.
+    /// How often it is chosen relative to the others, if the journey is a mix.
     pub weight: Option<u32>,
-    /// Who sends it.
+    /// Its credentials.
     pub auth: Option<Auth>,
-    /// What follows when it fails.
+    /// What happens if it fails.
     pub on_failure: OnFailure,
-    /// A file with URLs, one a line, taken in turn; `url` is empty then.
+    /// A file with URLs, one per line, taken in turn; `url` is then empty.
     pub urls: Option<String>,
     /// It opens a WebSocket at `url` and does this with it.
     pub websocket: Option<Conversation>,
-    /// Where it stands.
+    /// Its place in the plan.
     pub at: Place,
 }
 
 impl Step {
-    /// How many requests it is, if none of them fails: a conversation has an opening, messages and a goodbye.
+    /// How many requests it makes, if none of them fails: a conversation has an opening, messages and a close.
     pub fn requests(&self) -> u64 {
         self.websocket.as_ref().map_or(1, |talk| {
             let messages = talk.messages.iter().filter(|m| !m.is_pause());
@@ -64,7 +64,7 @@ impl Step {
         })
     }
 
-    /// How many of them count for a series, by its name.
+    /// How many of them count towards a series, by its name.
     pub fn requests_in(&self, series: &str) -> u64 {
         let is_it = |name: &Option<String>| name.as_deref() == Some(series);
         if self.tags.iter().any(|tag| tag == series) {
@@ -78,7 +78,7 @@ impl Step {
         u64::from(is_it(&self.series)) + talk
     }
 
-    /// The names of all series that it, or a part of it, counts for.
+    /// The names of all series that it, or a part of it, counts towards.
     pub fn all_series(&self) -> impl Iterator<Item = &String> {
         let talk = self.websocket.iter();
         let own =
@@ -100,28 +100,28 @@ pub enum Body {
     Empty,
     /// A text.
     Text(Template),
-    /// A file, starting with the plan's folder unless the plan gives an absolute path; sent as it is.
+    /// A file, relative to the plan's folder unless the plan gives an absolute path; sent as it is.
     File(String),
-    /// JSON text; wants `content-type: application/json` unless a header says otherwise.
+    /// JSON text; adds `content-type: application/json` unless a header sets another.
     Json(Template),
-    /// A form, encoded; wants `content-type: application/x-www-form-urlencoded` unless a header says otherwise.
+    /// A form, encoded; adds `content-type: application/x-www-form-urlencoded` unless a header sets another.
     Form(Template),
     /// Parts; at least one. Sets the content type with its boundary.
     Multipart(Vec<FormPart>),
 }
 
-/// What is around a load's journey.
+/// What surrounds a load's journey.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
     /// Once per user, before its first journey.
     pub user_setup: Vec<Step>,
     /// Once per user, after its last journey.
     pub user_teardown: Vec<Step>,
-    /// Each round takes one step by weight instead of all in order; every step has a weight then.
+    /// Each round takes one step by weight instead of all in order; every step then has a weight.
     pub is_mix: bool,
     /// Rows of data.
     pub feeds: Vec<FeedSpec>,
-    /// Slots of the user's captures, behind those of [`Setup::captures`].
+    /// Slots of the user's captures, after those of [`Setup::captures`].
     pub captures: Vec<CapturedName>,
     /// Users keep cookies.
     pub cookies: bool,
@@ -134,7 +134,7 @@ pub struct Script {
 pub struct Setup {
     /// In order.
     pub steps: Vec<Step>,
-    /// Slots of its captures, which all users see.
+    /// Slots of its captures, visible to all users.
     pub captures: Vec<CapturedName>,
 }
 
@@ -152,19 +152,19 @@ pub struct CapturedName {
 pub struct FeedSpec {
     /// Its name.
     pub name: String,
-    /// Its file, starting with the plan's folder unless the plan gives an absolute path.
+    /// Its file, relative to the plan's folder unless the plan gives an absolute path.
     pub file: String,
     /// Where the file is named.
     pub at: Place,
-    /// What the file holds.
+    /// The file's format.
     pub format: FeedFormat,
-    /// In an order that follows from the load's seed.
+    /// In an order derived from the load's seed.
     pub is_shuffled: bool,
     /// Each row once; a user that finds none left ends.
     pub is_once: bool,
-    /// A row for each user, kept; else for each journey.
+    /// A row for each user, kept; otherwise for each journey.
     pub is_per_user: bool,
-    /// The columns that steps use, in the order in which variables count them.
+    /// The columns that steps use, in the order of variables' column indices.
     pub columns: Vec<ColumnUse>,
 }
 
@@ -173,9 +173,9 @@ pub struct FeedSpec {
 pub enum FeedFormat {
     /// The first line names the columns.
     Csv,
-    /// A JSON map a line.
+    /// A JSON map per line.
     JsonLines,
-    /// A URL a line, of which path and query are the one column `url`: what becomes of a step's `urls`.
+    /// A URL per line; its path and query form the single column `url`: a step's `urls` become this.
     UrlList,
 }
 
@@ -184,11 +184,11 @@ pub enum FeedFormat {
 pub struct ColumnUse {
     /// Its name.
     pub name: String,
-    /// Where it is used first.
+    /// Where it is first used.
     pub at: Place,
 }
 
-/// Who sends a request.
+/// A request's credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Auth {
     /// `Authorization: Basic`, with the base64 of `user:password`.
@@ -207,15 +207,15 @@ pub enum Auth {
 pub struct FormPart {
     /// The field's name.
     pub name: String,
-    /// What it holds.
+    /// Its content.
     pub content: PartContent,
-    /// As the server is reported.
+    /// The file name sent to the server.
     pub filename: Option<String>,
     /// Its media type.
     pub content_type: Option<String>,
 }
 
-/// What a part holds.
+/// The content of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PartContent {
     /// A text.
@@ -224,10 +224,10 @@ pub enum PartContent {
     File(String, Place),
 }
 
-/// A value kept from an answer.
+/// A value captured from an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capture {
-    /// Its slot, counted as in [`Variable::Capture`](crate::Variable::Capture).
+    /// Its slot, numbered as in [`Variable::Capture`](crate::Variable::Capture).
     pub slot: u16,
     /// Where it is found.
     pub from: CaptureFrom,
@@ -242,7 +242,7 @@ pub enum CaptureFrom {
     Json(String),
     /// A header field's name.
     Header(String),
-    /// A regular expression with a group, which compiles.
+    /// A regular expression with a group; it compiles.
     Regex(String),
     /// The whole body.
     Body,
@@ -255,7 +255,7 @@ pub struct Checks {
     pub headers: Vec<(String, Expect)>,
     /// Texts in the body.
     pub contains: Vec<String>,
-    /// The same with variables.
+    /// The same, with variables.
     pub contains_written: Vec<Template>,
     /// Of JSON values, by pointer.
     pub json: Vec<(String, Expect)>,
@@ -275,13 +275,13 @@ impl Checks {
 /// What a value must be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expect {
-    /// There, or not there.
+    /// Whether it must exist.
     Exists(bool),
     /// This text.
     Text(String),
     /// A text with variables: the value, as a text, is the same.
     Written(Template),
-    /// A text with this one in it.
+    /// A text that contains this one.
     Contains(String),
     /// This number, as written.
     Number(String),
@@ -289,7 +289,7 @@ pub enum Expect {
     Bool(bool),
     /// `null`.
     Null,
-    /// A number that holds all of these.
+    /// A number that satisfies all of these.
     Within(Vec<Bound>),
 }
 
@@ -305,18 +305,18 @@ pub enum OnFailure {
     Leave,
 }
 
-/// What a user does with a WebSocket that it has opened, before it says goodbye.
+/// What a user does with an open WebSocket, before it closes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
-    /// What is said and heard, in order.
+    /// Messages sent and received, in order.
     pub messages: Vec<Message>,
-    /// How often all of them.
+    /// How often all of them are repeated.
     pub repeat: u32,
     /// How long the connection is held after the last one.
     pub hold_ns: u64,
     /// Subprotocols to offer, the best first.
     pub subprotocols: Vec<String>,
-    /// The series that its end alone counts for.
+    /// The series that only its close counts towards.
     pub closing_series: Option<String>,
 }
 
@@ -331,15 +331,15 @@ pub struct Message {
     pub expect: Option<Checks>,
     /// Texts with variables that it must contain.
     pub echoes: Vec<Template>,
-    /// Values kept from the answer.
+    /// Values captured from the answer.
     pub captures: Vec<Capture>,
-    /// Messages that are not as expected are others', and passed over; else the first one decides.
+    /// Messages that do not match are meant for others, and skipped; otherwise the first one decides.
     pub passes_over: bool,
     /// Longest wait for it; `None`: the load's timeout.
     pub timeout_ns: Option<u64>,
-    /// Series it counts for, besides those of its step.
+    /// Series it counts towards, besides those of its step.
     pub tags: Vec<String>,
-    /// The series that is its own alone, where none of its tags is.
+    /// Its own series, if none of its tags is unique to it.
     pub series: Option<String>,
 }
 
@@ -357,16 +357,16 @@ pub enum Said {
     Text(Template),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// The bytes of a file, starting with the plan's folder unless the plan gives an absolute path.
+    /// The bytes of a file, relative to the plan's folder unless the plan gives an absolute path.
     File(String),
 }
 
-/// How a load speaks.
+/// A load's protocol settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Http {
     /// Which protocol.
     pub protocol: Protocol,
-    /// Requests at a time on one HTTP/2 connection.
+    /// Concurrent requests on one HTTP/2 connection.
     pub streams_per_connection: u32,
     /// Answers may be compressed.
     pub compression: bool,
@@ -384,7 +384,7 @@ pub enum Protocol {
     Http1,
     /// HTTP/2, without an upgrade.
     Http2,
-    /// Whatever the server offers with TLS (ALPN); HTTP/1.1 without.
+    /// Whatever the server offers with TLS (ALPN); otherwise HTTP/1.1.
     Auto,
 }
 
@@ -395,7 +395,7 @@ pub struct Tls {
     pub ca: Option<String>,
     /// Our own certificate and its key: PEM files.
     pub identity: Option<(String, String)>,
-    /// Any certificate will do.
+    /// Any certificate is accepted.
     pub is_insecure: bool,
     /// Sessions are resumed where the server allows it.
     pub is_resumed: bool,

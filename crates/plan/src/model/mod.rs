@@ -1,4 +1,4 @@
-//! What a checked plan says, as plain values. Nothing here reads or checks anything.
+//! A checked plan, as plain values. Nothing here reads or checks anything.
 
 pub(crate) mod case_values;
 pub(crate) mod journey;

@@ -1,4 +1,4 @@
-//! What a component is: a process, a container, a service of a Compose file, or something that runs already.
+//! What a component is: a process, a container, a service of a Compose file, or something that already runs.
 
 use crate::model::template::Template;
 
@@ -7,32 +7,32 @@ use crate::model::template::Template;
 pub enum Command {
     /// For `/bin/sh -c`.
     Shell(Template),
-    /// A program and its arguments, run as they are; at least one.
+    /// A program and its arguments, run directly; at least one.
     Words(Vec<Template>),
 }
 
 /// How long a component lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Anew for each trial.
+    /// Started anew for each trial.
     #[default]
     Trial,
-    /// Kept while trials of one case follow one another; two cases never run at a time.
+    /// Kept while trials of one case follow one another; components of two cases never run at the same time.
     Case,
-    /// Once.
+    /// Started once.
     Experiment,
 }
 
 /// What a component is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ComponentKind {
-    /// A process: what starts it.
+    /// A process: its command.
     Process(Command),
     /// A container.
     Container(Box<ContainerSpec>),
     /// A service of the Compose file.
     Service(String),
-    /// Something that runs already.
+    /// Something that already runs.
     External(External),
 }
 
@@ -41,17 +41,17 @@ pub enum ComponentKind {
 pub struct ContainerSpec {
     /// Its image.
     pub image: Image,
-    /// In place of the image's command.
+    /// Replaces the image's command.
     pub command: Option<Command>,
-    /// In place of the image's entry point.
+    /// Replaces the image's entry point.
     pub entrypoint: Vec<Template>,
-    /// Ports of the component (as [`crate::PortSpec::variable`] names them) and the container's behind them.
+    /// Ports of the component (as named by [`crate::PortSpec::variable`]), and the container's port for each.
     pub ports: Vec<(String, u16)>,
-    /// `SOURCE:TARGET`, folders starting with the plan's unless they are absolute.
+    /// `SOURCE:TARGET`, folders relative to the plan's unless they are absolute.
     pub volumes: Vec<Template>,
     /// What it is connected to.
     pub network: Network,
-    /// How the engine tells whether it is well.
+    /// How the engine checks its health.
     pub health: Option<HealthSpec>,
     /// The user its processes run as.
     pub user: Option<String>,
@@ -64,9 +64,9 @@ pub enum Image {
     Named(String),
     /// It is built.
     Built {
-        /// The folder, starting with the plan's unless it is absolute.
+        /// The folder, relative to the plan's unless it is absolute.
         context: String,
-        /// From there on; `None` is `Dockerfile`.
+        /// Relative to the context; `None` is `Dockerfile`.
         dockerfile: Option<String>,
         /// Values for its `ARG`s.
         args: Vec<(String, String)>,
@@ -78,43 +78,43 @@ pub enum Image {
 /// What a container is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// A bridge of the run's own.
+    /// The run's own bridge.
     Run,
     /// The machine's own network.
     Host,
     /// Nothing.
     None,
-    /// One that is there.
+    /// An existing network.
     Named(String),
 }
 
 /// A container's health check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HealthSpec {
-    /// What is run in the container.
+    /// The command run in the container.
     pub command: Command,
-    /// From one to the next.
+    /// From one check to the next.
     pub interval_ns: u64,
-    /// One that takes longer has failed.
+    /// A check that takes longer has failed.
     pub timeout_ns: u64,
-    /// So many failures make it unhealthy.
+    /// This many failures make it unhealthy.
     pub retries: u32,
 }
 
 /// A Compose file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComposeSpec {
-    /// Starting with the plan's folder unless it is absolute.
+    /// Relative to the plan's folder unless it is absolute.
     pub file: String,
-    /// For what is `${…}` in the file.
+    /// Values for `${…}` in the file.
     pub env: Vec<(String, Template)>,
     /// How long all of it lives.
     pub lifetime: Lifetime,
-    /// How long bringing it up may take.
+    /// Time limit for bringing it up.
     pub timeout_ns: u64,
 }
 
-/// How something that runs already is found.
+/// How something that already runs is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum External {
     /// By its pid.
@@ -125,7 +125,7 @@ pub enum External {
     Cgroup(String),
     /// By a container's name or id.
     Container(String),
-    /// By what it tells itself.
+    /// By the metrics it exports.
     Prometheus {
         /// Where.
         url: Template,
@@ -134,7 +134,7 @@ pub enum External {
     },
 }
 
-/// Network namespaces of the run's own.
+/// The run's network namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// None: the machine's network.
@@ -147,7 +147,7 @@ pub enum Isolation {
 }
 
 impl ComponentKind {
-    /// What it runs, for reading.
+    /// Its description, for reading.
     pub fn text(&self) -> String {
         match self {
             ComponentKind::Process(command) => command_text(command),
@@ -160,7 +160,7 @@ impl ComponentKind {
         }
     }
 
-    /// All texts in it that may have names left.
+    /// All texts in it that may still contain names.
     pub fn templates(&self) -> Vec<&Template> {
         match self {
             ComponentKind::Process(command) => texts_of(command).collect(),
@@ -175,7 +175,7 @@ impl ComponentKind {
 }
 
 impl Image {
-    /// Its name, or where it is built.
+    /// Its name, or its build folder.
     pub fn text(&self) -> String {
         match self {
             Image::Named(name) => name.clone(),

@@ -12,13 +12,13 @@ pub struct Plan {
     pub path: String,
     /// The plan's folder: where `seed`, `before_trial` and `after_trial` run.
     pub dir: String,
-    /// What the experiment is called.
+    /// The experiment's name.
     pub name: String,
     /// What it is about.
     pub description: Option<String>,
-    /// The profile that was chosen.
+    /// The chosen profile.
     pub profile: Option<String>,
-    /// Made for a first look (profile `quick`): it gives no verdicts on differences.
+    /// A quick first look (profile `quick`), without verdicts on differences.
     pub quick: bool,
     /// Names of all profiles.
     pub profiles: Vec<String>,
@@ -30,17 +30,17 @@ pub struct Plan {
     pub order: Order,
     /// Hosts that may be loaded besides loopback.
     pub allow_hosts: Vec<String>,
-    /// Network namespaces of the run's own.
+    /// The run's network namespaces.
     pub isolate: Isolation,
-    /// Remarks that are no mistakes, such as an axis that nothing uses.
+    /// Remarks that are not mistakes, such as an axis that nothing uses.
     pub notes: Vec<String>,
-    /// The tool whose layout the report has beside its own: `siege` or `wrk`.
+    /// The tool whose layout the report shows next to its own: `siege` or `wrk`.
     pub layout: Option<&'static str>,
-    /// Figures that are worked out of those of its cases.
+    /// Figures derived from those of its cases.
     pub derive: Vec<DerivedSpec>,
-    /// Values that nothing may show: those of `${env.…}` and `${file:…}`, and credentials that the plan writes out.
+    /// Values that nothing may show: those of `${env.…}` and `${file:…}`, and credentials written out in the plan.
     pub secrets: Secrets,
-    /// The plan's text without the credentials that it writes out.
+    /// The plan's text without the credentials written out in it.
     pub shown_text: String,
     /// `path=value` of each `--set`, without credentials.
     pub shown_set: Vec<String>,

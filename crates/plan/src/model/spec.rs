@@ -1,7 +1,7 @@
-//! What a checked plan says: plain values with their units in their names.
+//! A checked plan: plain values with their units in their names.
 //!
-//! Everything that depends on the case is resolved here; what only a run can know (ports that are still to be
-//! found, the run's folder) is left in [`Template`]s.
+//! Everything that depends on the case is resolved here; what only a run can know (ports to be found, the run's
+//! folder) is left in [`Template`]s.
 
 use loadlab_record::expr::Kind;
 use loadlab_record::figure::Better;
@@ -13,14 +13,14 @@ use crate::model::part::{Command, Lifetime};
 use crate::model::part::{ComponentKind, ComposeSpec};
 use crate::model::template::Template;
 
-/// One point of the matrix with everything it means.
+/// One point of the matrix, fully resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Unique within the plan: as given, or `axis=value, axis=value`, or `default` without a matrix.
     pub name: String,
     /// A value for every axis, as written, in the order of [`crate::Plan::axes`].
     pub values: Vec<(String, String)>,
-    /// What is brought up.
+    /// The system under test.
     pub system: SystemSpec,
     /// Steps taken once, before the loads of each trial.
     pub setup: Setup,
@@ -34,16 +34,16 @@ pub struct Case {
     pub drain: Option<DrainSpec>,
     /// All of these must hold.
     pub expect: Vec<Expression>,
-    /// What happens to the system during the load, in order of time.
+    /// Events during the load, in order of time.
     pub events: Vec<EventSpec>,
-    /// How what was stored is reported, to compare it with what was accepted.
+    /// How to find out what was stored, to compare it with what was accepted.
     pub durability: Option<DurabilitySpec>,
 }
 
 /// Something that happens to components during the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventSpec {
-    /// So long after the start of the trial's loads.
+    /// This long after the start of the trial's loads.
     pub at_ns: u64,
     /// As written: `kill edge2`.
     pub text: String,
@@ -58,13 +58,13 @@ pub struct EventSpec {
 pub enum Action {
     /// Ends it at once, all its processes.
     Kill,
-    /// It stands still.
+    /// Stops its execution.
     Pause,
-    /// It goes on.
+    /// Continues it.
     Resume,
-    /// Takes it down in order and starts it again.
+    /// Stops it in order and starts it again.
     Restart,
-    /// Gives it another limit.
+    /// Changes one of its limits.
     Limit {
         /// Which.
         limit: LimitName,
@@ -73,7 +73,7 @@ pub enum Action {
     },
     /// Cuts its link: nothing reaches it.
     Disconnect,
-    /// Joins its link again.
+    /// Restores its link.
     Reconnect,
 }
 
@@ -100,11 +100,11 @@ pub enum LimitName {
     BlockWriteOps,
     /// Bytes per second over its link, each way.
     Bandwidth,
-    /// How much longer a round trip over its link takes, in nanoseconds.
+    /// Added round-trip time of its link, in nanoseconds.
     Delay,
-    /// By how much at most the delay varies, in nanoseconds.
+    /// Maximum variation of the delay, in nanoseconds.
     Jitter,
-    /// Share of what goes over its link that is lost, 0 to 1.
+    /// Share of the traffic on its link that is lost, 0 to 1.
     PacketLoss,
 }
 
@@ -115,9 +115,9 @@ pub struct MeasuredLimit {
     pub limit: LimitName,
     /// The case that measured it.
     pub case: String,
-    /// One of its components, or a group of replicas, of which the mean is taken.
+    /// One of its components, or a group of replicas, which are averaged.
     pub component: String,
-    /// As conditions name it: `memory.mean`.
+    /// As in conditions: `memory.mean`.
     pub figure: String,
     /// What it is multiplied by.
     pub factor: f64,
@@ -127,16 +127,16 @@ pub struct MeasuredLimit {
     pub at: Place,
 }
 
-/// How loss is reported.
+/// How loss is determined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurabilitySpec {
-    /// Where to ask for what was stored.
+    /// Where to find out what was stored.
     pub persisted: Persisted,
     /// Where in the plan.
     pub at: Place,
 }
 
-/// Who tells what was stored.
+/// The source of what was stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Persisted {
     /// A URL that lists the ids.
@@ -148,33 +148,33 @@ pub enum Persisted {
     },
     /// A command that prints them.
     Command(Command),
-    /// A probe that counts them: there are only bounds then.
+    /// A probe that counts them: then only bounds are known.
     Probe(String),
 }
 
-/// A figure that is worked out of figures of the plan's cases.
+/// A figure derived from figures of the plan's cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedSpec {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// As written; names are `CASE.FIGURE`.
     pub value: String,
-    /// What it is held against.
+    /// Another one that it is compared with.
     pub against: Option<String>,
 }
 
-/// A figure that matters: a name for a number that is computed from others.
+/// A figure that matters: a name for a number computed from others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureSpec {
     /// Unique within the plan.
     pub name: String,
-    /// How it is worked out, with the case's values put in; a [`loadlab_record::expr::Sum`].
+    /// How it is computed, with the case's values put in; a [`loadlab_record::expr::Sum`].
     pub value: String,
-    /// What it is of.
+    /// Its kind.
     pub kind: Kind,
     /// What a plain number counts.
     pub unit: Option<String>,
-    /// Which way it is better.
+    /// Which direction is better.
     pub better: Better,
     /// What it is, for readers.
     pub about: Option<String>,
@@ -187,7 +187,7 @@ pub struct Expression {
     pub text: String,
     /// What it is for.
     pub purpose: Purpose,
-    /// Where it stands: the plan's path, or an option.
+    /// Its place: the plan's path, or an option.
     pub file: String,
     /// From 1.
     pub line: usize,
@@ -228,18 +228,18 @@ pub struct SystemSpec {
     pub after_trial: Vec<Command>,
     /// Numbers read while it runs.
     pub probes: Vec<ProbeSpec>,
-    /// How often components are read, in nanoseconds; `None`: once a second.
+    /// How often components are sampled, in nanoseconds; `None`: once a second.
     pub sample_interval_ns: Option<u64>,
     /// The Compose file whose services are components, too.
     pub compose: Option<ComposeSpec>,
-    /// Which container engine: `docker`, `podman`, a socket; `None` is found out.
+    /// Which container engine: `docker`, `podman`, a socket; `None`: detected.
     pub engine: Option<String>,
 }
 
 /// One replica of a component.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComponentSpec {
-    /// `edge2`; the component's own name when there is only one of it. Unique within the system.
+    /// `edge2`; the component's own name if there is only one replica. Unique within the system.
     pub name: String,
     /// The component as the plan names it: `edge`.
     pub group: String,
@@ -247,13 +247,13 @@ pub struct ComponentSpec {
     pub replica: u32,
     /// How many there are.
     pub replicas: u32,
-    /// What it is, and what starts it.
+    /// What it is, and how it is started.
     pub part: ComponentKind,
-    /// What builds it, one after another, in `dir`; the same for replicas unless the plan uses `${replica}`.
+    /// Its build commands, one after another, in `dir`; the same for replicas unless the plan uses `${replica}`.
     pub build: Vec<Command>,
-    /// Environment variables, beside those that are inherited.
+    /// Environment variables, in addition to inherited ones.
     pub env: Vec<(String, Template)>,
-    /// Folder, starting with the plan's folder unless the plan gives an absolute one.
+    /// Folder, relative to the plan's folder unless the plan gives an absolute one.
     pub dir: String,
     /// Ports, the unnamed one first.
     pub ports: Vec<PortSpec>,
@@ -261,8 +261,8 @@ pub struct ComponentSpec {
     pub ready: Option<ReadySpec>,
     /// What it may use.
     pub limits: Limits,
-    /// In this case or another, or by an event, its link has a delay or loses something: a relay is in between from the
-    /// start and in all cases, so that these differ in nothing else.
+    /// In this case or another, or through an event, its link has a delay or packet loss: a relay is in between from
+    /// the start and in all cases, so that these differ in nothing else.
     pub is_relayed: bool,
     /// How long it lives.
     pub lifetime: Lifetime,
@@ -275,12 +275,12 @@ pub struct ComponentSpec {
 pub struct PortSpec {
     /// `None` for `port`, a name for one of `ports`.
     pub name: Option<String>,
-    /// `None`: `auto`, a free one is found when the system comes up.
+    /// `None`: `auto`, a free one is chosen when the system comes up.
     pub number: Option<u16>,
 }
 
 impl PortSpec {
-    /// What templates call it: `port`, or `port.NAME`.
+    /// Its name in templates: `port`, or `port.NAME`.
     pub fn variable(&self) -> String {
         self.name.as_ref().map_or("port".to_owned(), |n| format!("port.{n}"))
     }
@@ -304,7 +304,7 @@ pub enum ReadySign {
     Tcp(Template),
     /// This text appears in a line of its output.
     Log(Template),
-    /// The container's health check says that it is well.
+    /// The container's health check reports healthy.
     Health,
 }
 
@@ -331,15 +331,15 @@ pub struct Limits {
     pub block_write_ops_per_s: Option<u64>,
     /// Bytes per second over its link, each way.
     pub bandwidth_bytes_per_s: Option<u64>,
-    /// How much longer a round trip over its link takes, nanoseconds.
+    /// Added round-trip time of its link, nanoseconds.
     pub delay_ns: Option<u64>,
-    /// By how much at most the delay varies, nanoseconds; not more than the delay.
+    /// Maximum variation of the delay, nanoseconds; not more than the delay.
     pub jitter_ns: Option<u64>,
-    /// Share of what goes over its link that is lost, 0 to 1.
+    /// Share of the traffic on its link that is lost, 0 to 1.
     pub packet_loss: Option<f64>,
     /// Cores it may run on; empty: all.
     pub cpuset: Vec<usize>,
-    /// Limits that are known only when an earlier case has run; their own fields are `None`.
+    /// Limits that are known only once an earlier case has run; their own fields are `None`.
     pub measured: Vec<MeasuredLimit>,
 }
 
@@ -355,7 +355,7 @@ pub struct StopSpec {
 /// A number read from the system while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeSpec {
-    /// As expressions name it.
+    /// Its name in expressions.
     pub name: String,
     /// Where it comes from.
     pub source: ProbeSource,
@@ -364,7 +364,7 @@ pub struct ProbeSpec {
 /// Where a probe's number comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProbeSource {
-    /// JSON behind a URL.
+    /// JSON from a URL.
     Http {
         /// `http://…`.
         url: Template,
@@ -389,7 +389,7 @@ pub enum ProbeSource {
     },
     /// A command that prints a number in its last line.
     Command(Command),
-    /// How many lines of the components' logs hold a text.
+    /// How many lines of the components' logs contain a text.
     Log {
         /// Names of replicas; at least one.
         components: Vec<String>,
@@ -401,7 +401,7 @@ pub enum ProbeSource {
 /// What is sent, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadSpec {
-    /// `load` when there is only one.
+    /// `load` if there is only one.
     pub name: String,
     /// Closed or open, or made by a command.
     pub model: Model,
@@ -411,16 +411,16 @@ pub struct LoadSpec {
     pub ramp_ns: u64,
     /// The window starts after this time.
     pub warmup_ns: u64,
-    /// The window starts after the warm-up, should one be found.
+    /// The window starts after the warm-up, whose end is to be detected.
     pub is_warmup_found: bool,
     /// How many batches in all; 1 unless the plan says otherwise.
     pub batches: u32,
     /// Between two batches.
     pub pause_ns: u64,
-    /// Begins so long after the trial's loads do.
+    /// Begins this long after the trial's loads do.
     pub start_ns: u64,
-    /// How users or rate change; empty: not, but for the ramp. The model then has the most they reach, and the load
-    /// ends with the last stage.
+    /// How users or rate change; empty: they do not, apart from the ramp. The model then has their maximum, and the
+    /// load ends with the last stage.
     pub stages: Vec<Stage>,
     /// Each user's pause after an answer.
     pub think: Think,
@@ -432,15 +432,15 @@ pub struct LoadSpec {
     pub grace_ns: u64,
     /// Reuse connections.
     pub keep_alive: bool,
-    /// `None`: as many as the system leaves cores.
+    /// `None`: as many as there are cores left by the system.
     pub threads: Option<u32>,
-    /// Start of all random choices.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The steps, in order; at least one, and none of a [`Model::Command`].
+    /// The steps, in order; at least one, or none for a [`Model::Command`].
     pub journey: Vec<Step>,
-    /// What is around them: steps of each user before and after, data feeds, what is kept.
+    /// What surrounds them: each user's steps before and after, data feeds, captures.
     pub script: Script,
-    /// How it speaks.
+    /// Its protocol settings.
     pub http: Http,
 }
 
@@ -475,10 +475,10 @@ pub enum Model {
         rate_per_s: f64,
         /// How they are spread.
         arrivals: Arrivals,
-        /// Most at a time.
+        /// Most in flight at a time.
         max_in_flight: u64,
     },
-    /// A program of the user's, which knows itself.
+    /// A program of the user's, which makes its own load.
     Command(CommandLoad),
     /// Users that arrive on a schedule, make one journey and leave.
     Sessions {
@@ -491,21 +491,21 @@ pub enum Model {
     },
 }
 
-/// A program that makes a load. Its own load has no steps, and all that is about requests is as by default.
+/// A program that makes a load. The load has no steps of its own, and all its request settings are defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandLoad {
     /// What is run.
     pub command: Command,
-    /// The probe that counts its requests, by how much it grows.
+    /// The probe that counts its requests, by its increase.
     pub counted_by: String,
-    /// How many it must make; `None` where nobody knows.
+    /// How many it must make; `None` if unknown.
     pub requests: Option<u64>,
-    /// The load begins when this is in its output; `None`: when it is started.
+    /// The load begins when this appears in its output; `None`: when it is started.
     pub started_when_output: Option<Template>,
-    /// Killed after so long.
+    /// Killed after this long.
     pub timeout_ns: u64,
-    /// Environment variables, beside those that are inherited.
+    /// Environment variables, in addition to inherited ones.
     pub env: Vec<(String, Template)>,
-    /// Folder, starting with the plan's folder unless the plan gives an absolute one.
+    /// Folder, relative to the plan's folder unless the plan gives an absolute one.
     pub dir: String,
 }

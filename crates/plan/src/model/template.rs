@@ -1,19 +1,20 @@
-//! Texts with `${names}` in them.
+//! Texts that contain `${names}`.
 //!
-//! What the plan itself decides (`case.*`, `replica`, `plan.dir`, fixed ports) is put in while the plan is expanded;
-//! what only a run can know stays, and [`Template::render`] puts it in. Secrets from outside are put in there as well,
-//! and are shown by their names only. `$${` is a plain `${`. There is no arithmetic and there are no conditions here.
+//! What the plan itself determines (`case.*`, `replica`, `plan.dir`, fixed ports) is put in while the plan is
+//! expanded; what only a run can know remains, and [`Template::render`] puts it in. Secrets from outside are put in
+//! there as well, and are shown by their names only. `$${` is a literal `${`. There is no arithmetic and there are no
+//! conditions here.
 
 use std::fmt;
 
 use loadlab_record::escape::Escape;
 use loadlab_record::variable::Variable;
 
-/// A text with names that a run puts values in for.
+/// A text with names whose values a run provides.
 ///
-/// The names that can be left are `run.dir`, `port`, `port.NAME`, `components.NAME.port` and
+/// The names that can remain are `run.dir`, `port`, `port.NAME`, `components.NAME.port` and
 /// `components.NAME.port.PORT`, where NAME is that of a [`crate::ComponentSpec`] and a port is one without a number.
-/// Texts of a journey's steps can hold [`Variable`]s beside them, which change from request to request.
+/// Texts of a journey's steps can also contain [`Variable`]s, which change from request to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<TemplatePart>,
@@ -27,11 +28,11 @@ enum TemplatePart {
     Variable { variable: Variable, escape: Escape, written: String },
 }
 
-/// A value from outside, escaped for its place already.
+/// A value from outside, already escaped for its place.
 #[derive(Clone, PartialEq, Eq)]
 struct Given {
     value: String,
-    /// What a secret is shown as, between `${` and `}`; `None` for what may be shown.
+    /// A secret's shown name, between `${` and `}`; `None` if the value may be shown.
     written: Option<String>,
 }
 
@@ -48,12 +49,12 @@ impl fmt::Debug for Given {
     }
 }
 
-/// A piece of a text that is written anew for each request.
+/// A piece of a text written anew for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// A text, to be escaped once.
     Text {
-        /// It.
+        /// The text.
         text: String,
         /// How.
         escape: Escape,
@@ -76,7 +77,7 @@ pub struct UnknownName {
 }
 
 impl Template {
-    /// A text without names; `${` in it is itself.
+    /// A text without names; `${` in it is literal.
     pub fn text(text: impl Into<String>) -> Self {
         let mut template = Template::default();
         template.push_text(&text.into());
@@ -126,7 +127,7 @@ impl Template {
         Ok(out)
     }
 
-    /// For people: with names put in as far as they are known, variables and secrets as the plan has them.
+    /// For people: names put in as far as known, variables and secrets as in the plan.
     pub fn shown(&self, value_of: &dyn Fn(&str) -> Option<String>) -> String {
         let part = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.clone(),
@@ -137,7 +138,7 @@ impl Template {
         self.parts.iter().map(part).collect()
     }
 
-    /// The variables in it, in order, with repetitions.
+    /// The variables in it, in order, including repetitions.
     pub fn variables(&self) -> impl Iterator<Item = Variable> {
         self.parts.iter().filter_map(|p| match p {
             TemplatePart::Variable { variable, .. } => Some(*variable),
@@ -145,7 +146,7 @@ impl Template {
         })
     }
 
-    /// With what is given, and something in place of every name and variable; where the first variable begins in it.
+    /// With given values, and placeholders for every name and variable; and where the first variable begins.
     pub(crate) fn sample(&self) -> (String, Option<(usize, Escape)>) {
         let (mut out, mut first) = (String::new(), None);
         for part in &self.parts {
@@ -162,7 +163,7 @@ impl Template {
         (out, first)
     }
 
-    /// A URL whose first variable stands right behind the host, and is path and query from their beginning.
+    /// A URL whose first variable follows the host directly, and is the whole path and query.
     pub(crate) fn starting_at_path(mut self) -> Template {
         let first = self.parts.iter_mut().find_map(|p| match p {
             TemplatePart::Variable { escape, .. } => Some(escape),
@@ -174,8 +175,8 @@ impl Template {
         self
     }
 
-    /// A URL of which path and query are a cell of the user's row: of feed and column, counted as in
-    /// [`Variable::Feed`]. `written` is how it is shown.
+    /// A URL whose path and query are a cell of the user's row: of feed and column, numbered as in [`Variable::Feed`].
+    /// `written` is its shown form.
     pub fn with_target(base: &str, feed: u16, column: u16, written: &str) -> Template {
         let mut template = Template::text(base);
         template.push_variable(Variable::Feed { feed, column }, Escape::UrlTarget, written);
@@ -190,7 +191,7 @@ impl Template {
         }
     }
 
-    /// The text, when no name is left in it.
+    /// The text, if no names remain in it.
     pub fn as_text(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
@@ -199,8 +200,8 @@ impl Template {
         }
     }
 
-    /// The text up to the first variable, secrets put in, when no name is left before it: of a URL that is at least its
-    /// host.
+    /// The text up to the first variable, with secrets put in, if no names remain before it: for a URL that includes
+    /// the host.
     pub fn until_variable(&self) -> Option<String> {
         let mut out = String::new();
         for part in &self.parts {
@@ -215,8 +216,8 @@ impl Template {
         (!starts_late).then_some(out)
     }
 
-    /// Of a URL, for people: path and query as the plan has them, without scheme, user, host and port. A secret that
-    /// may be more than a host stays as its name.
+    /// A URL's path and query as in the plan, for people, without scheme, user, host and port. A secret that may be
+    /// more than a host stays as its name.
     pub(crate) fn target_shown(&self) -> String {
         let (mut beginning, mut out, mut is_behind) = (String::new(), String::new(), false);
         for part in &self.parts {
@@ -225,7 +226,7 @@ impl Template {
                 TemplatePart::Given(given) => (given.value.as_str(), given.written.as_ref()),
                 TemplatePart::Name(name, _) => ("1", Some(name)),
                 TemplatePart::Variable { written, .. } => {
-                    // Variables stand behind the host alone.
+                    // Variables come only after the host.
                     is_behind = true;
                     ("", Some(written))
                 }
@@ -242,7 +243,7 @@ impl Template {
         if out.starts_with(['/', '$']) { out } else { format!("/{out}") }
     }
 
-    /// The names left, in order, with repetitions.
+    /// The remaining names, in order, including repetitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|p| match p {
             TemplatePart::Name(name, _) => Some(name.as_str()),
@@ -262,7 +263,7 @@ impl Template {
         self.parts.push(TemplatePart::Name(name.to_owned(), escape));
     }
 
-    /// `written` is what a secret is shown as.
+    /// `written` is a secret's shown form.
     pub(crate) fn push_given(&mut self, value: String, written: Option<String>) {
         self.parts.push(TemplatePart::Given(Given { value, written }));
     }
@@ -271,7 +272,7 @@ impl Template {
         self.parts.push(TemplatePart::Variable { variable, escape, written: written.to_owned() });
     }
 
-    /// Appends another, its texts changed by `f`: to put a template into JSON or a form.
+    /// Appends another, with its texts changed by `f`: for templates inside JSON or a form.
     pub(crate) fn push_mapped(&mut self, other: &Template, f: &dyn Fn(&str) -> String) {
         for part in &other.parts {
             match part {
@@ -282,7 +283,7 @@ impl Template {
     }
 }
 
-/// Where path or query of a URL begin.
+/// Where a URL's path or query begins.
 fn path_at(url: &str) -> Option<usize> {
     match (url.find("://"), url.starts_with("unix:")) {
         (Some(at), false) => url[at + 3..].find(['/', '?']).map(|path| at + 3 + path),
@@ -307,11 +308,11 @@ impl fmt::Display for Template {
     }
 }
 
-/// A piece of a text as the plan has it.
+/// A piece of a text as in the plan.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     Text(&'a str),
-    /// What stands between `${` and `}`.
+    /// The text between `${` and `}`.
     Name(&'a str),
 }
 
@@ -324,12 +325,12 @@ pub(crate) enum BraceError {
     Empty,
 }
 
-/// Takes a text apart.
+/// Splits a text.
 pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, BraceError> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
-        // `$${`: one dollar goes, the rest stays as it is, a closing brace included.
+        // `$${`: one dollar is dropped, the rest stays as it is, including a closing brace.
         if at > 0 && rest.as_bytes()[at - 1] == b'$' {
             out.push(Piece::Text(&rest[..at - 1]));
             out.push(Piece::Text("${"));

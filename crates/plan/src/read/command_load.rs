@@ -1,4 +1,4 @@
-//! Reads loads that a program of the user's makes, and which cases a load belongs to.
+//! Reads loads made by a program of the user's, and which cases a load belongs to.
 
 use loadlab_record::schedule::{Think, Until, WhenBehind};
 
@@ -15,13 +15,13 @@ use crate::text::shorten::shorten;
 use crate::text::suggest;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long a command may take, where the plan does not say.
+/// Time limit of a command, unless the plan sets one.
 const WITHIN_NS: u64 = 600 * SECOND_NS;
 
 /// Reads a load with a `command`.
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Option<LoadSpec> {
     for entry in fields.entries().iter().filter(|e| keys::LOAD.key(&e.key).is_some()) {
-        // Those that exclude each other were reported already.
+        // Keys that exclude each other were already reported.
         let is_told = keys::LOAD.groups.iter().any(|g| g.keys.contains(&entry.key.as_str()));
         if is_told || keys::BESIDE_COMMAND.contains(&entry.key.as_str()) {
             continue;
@@ -59,7 +59,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Optio
     })
 }
 
-/// A command is watched by the name of its load, beside the components.
+/// A command is watched under the name of its load, like a component.
 fn taken(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) {
     if r.instances.iter().any(|i| i.name == name) || ["loadlab", "host", "probes"].contains(&name) {
         let message = format!("a load with a `command` cannot have the name of a component: `{name}`");
@@ -102,7 +102,7 @@ fn read_section(r: &mut Reader<'_>, load: &Fields<'_>) -> Option<CommandLoad> {
 /// The name of a probe of this case.
 fn read_probe(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let probe = r.scalar(node, "a probe")?;
-    // Probes that could not be read were reported.
+    // Probes that could not be read were already reported.
     if !r.probes.contains(&probe.text) && r.problems.count() == 0 {
         let names: Vec<&str> = r.probes.iter().map(String::as_str).collect();
         let hint = match names.is_empty() {
@@ -116,7 +116,7 @@ fn read_probe(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     Some(probe.text)
 }
 
-/// Whether a load is one of this case's. A load without `cases` is.
+/// Whether a load belongs to this case. A load without `cases` does.
 pub(crate) fn belongs(r: &mut Reader<'_>, node: &Node) -> bool {
     let Some(cases) = node.get("cases") else { return true };
     let globs = globs(r, cases);
@@ -138,7 +138,7 @@ fn globs(r: &mut Reader<'_>, node: &Node) -> Vec<String> {
     items.iter().filter_map(|n| r.scalar(n, "a case's name, with `*` for any text")).map(|s| s.text).collect()
 }
 
-/// Loads that no case has: a remark for each.
+/// Loads that belong to no case: a remark for each.
 pub(crate) fn without_a_case(fields: &Fields<'_>, cases: &[CaseValues]) -> Vec<String> {
     let one = fields.get("load").map(|node| ("load", node));
     let loads = fields.get("loads").map_or(&[][..], Node::entries);

@@ -1,5 +1,6 @@
-//! Conditions of a case: `expect`, `stop_when`, `drain`, and the figures that they may name. Their language is `record`'s; here each is checked against
-//! the names that this plan makes (components, probes, tags, numbers), and mistakes are put at their place in the plan.
+//! Conditions of a case: `expect`, `stop_when`, `drain`, and the figures that they may use. Their language is
+//! `record`'s; here each is checked against the names that this plan defines (components, probes, tags, numbers), and
+//! mistakes are reported at their place in the plan.
 
 use loadlab_record::expr::{self, Expr, ExprError};
 
@@ -44,7 +45,7 @@ pub(crate) fn read(
     conditions
 }
 
-/// `None` when something in the system or the loads is wrong: what is missing may be just that.
+/// `None` if something in the system or the loads is wrong: a missing name may be due to that.
 fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[LoadSpec]) -> Option<Known> {
     let wanted = ["figures", "stop_when", "drain", "expect"].iter().any(|k| fields.get(k).is_some());
     if !wanted || r.problems.count() > 0 || matches!(r.scope, Scope::Unknown) {
@@ -54,7 +55,7 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
     Some(Known { names: names_of(system, loads), probes, figures: Vec::new() })
 }
 
-/// Names that a case makes, besides the built-in ones.
+/// Names that a case defines, besides the built-in ones.
 pub(crate) fn names_of(system: &SystemSpec, loads: &[LoadSpec]) -> Vec<String> {
     let mut names: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
     // A load's program is watched as components are.
@@ -97,7 +98,7 @@ fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
     expr.check_kinds(&|name| known.kind(name))
 }
 
-/// Takes away what is expected of tags that `--tags` left out of a case; a remark for each.
+/// Removes expectations about tags that `--tags` left out of a case; a remark for each.
 pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
     let series = load::series(&case.loads);
     let left_out = |text: &str| {

@@ -1,4 +1,4 @@
-//! Reads `derive`: figures that are worked out of those of the plan's cases.
+//! Reads `derive`: figures derived from those of the plan's cases.
 
 use loadlab_record::expr::{self, Kind, Sum};
 
@@ -40,7 +40,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> V
     all
 }
 
-/// One side: its text, and what it is of.
+/// One side: its text, and its kind.
 fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, Kind)> {
     let text = r.scalar(node, "a sum such as `a.elapsed + b.elapsed`")?.text;
     let sum = match Sum::parse(&text) {
@@ -50,7 +50,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
             return None;
         }
     };
-    // With mistakes in the cases a name may be missing just for that.
+    // With mistakes in the cases a name may be missing because of them.
     if r.problems.count() > 0 {
         return None;
     }
@@ -70,14 +70,14 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
     }
 }
 
-/// What the figure of a case is of.
+/// The kind of a case's figure.
 fn kind_of(name: &str, cases: &[Case]) -> Option<Kind> {
     let (case, figure) = split(name, cases)?;
     let named = case.figures.iter().find(|f| f.name == figure);
     named.map_or_else(|| expr::kind_of(figure), |f| Some(f.kind))
 }
 
-/// `CASE.FIGURE`, taken apart. Names of cases may hold dots: the longest that fits is meant.
+/// Splits `CASE.FIGURE`. Names of cases may contain dots: the longest match is meant.
 fn split<'a, 'n>(name: &'n str, cases: &'a [Case]) -> Option<(&'a Case, &'n str)> {
     let fits = |case: &'a Case| Some((case, name.strip_prefix(case.name.as_str())?.strip_prefix('.')?));
     cases.iter().filter_map(fits).max_by_key(|(case, _)| case.name.len())

@@ -17,18 +17,18 @@ const MAX_NAME: usize = 80;
 /// Longest unit, in characters.
 const MAX_UNIT: usize = 20;
 
-/// Names that a case knows, and what they are of.
+/// Names that a case knows, and their kinds.
 pub(crate) struct Known {
     /// All but the built-in ones.
     pub names: Vec<String>,
     /// The probes, whose names may look like others.
     pub probes: Vec<String>,
-    /// The figures of the plan that were read.
+    /// The plan's figures read so far.
     pub figures: Vec<Figure>,
 }
 
 impl Known {
-    /// What a name is of.
+    /// A name's kind.
     pub fn kind(&self, name: &str) -> Option<Kind> {
         if let Some(figure) = self.figures.iter().find(|f| f.name == name) {
             return Some(figure.kind);
@@ -37,7 +37,7 @@ impl Known {
         if is_probe && expr::built_in_kind(name).is_none() { Some(Kind::Plain) } else { expr::kind_of(name) }
     }
 
-    /// A figure is of a whole trial.
+    /// A figure is for a whole trial.
     pub fn check_parts(&self, asked: &[NameRef]) -> Result<(), ExprError> {
         let is_figure = |name: &&NameRef| {
             let is_name = self.names.contains(&name.text) || expr::built_in_kind(&name.text).is_some();
@@ -54,7 +54,7 @@ impl Known {
         }
     }
 
-    /// Whether a number was steady is known of probes alone.
+    /// Steadiness is known only for probes.
     pub fn check_steady(&self, asked: &[NameRef]) -> Result<(), ExprError> {
         match asked.iter().find(|name| !self.probes.contains(&name.text)) {
             Some(name) => Err(ExprError {
@@ -79,8 +79,8 @@ impl Known {
     }
 }
 
-/// Reads all of them in order. A figure may ask for those before it, which `known` learns as they are read; without it,
-/// something else is wrong with the plan, and names cannot be checked.
+/// Reads all of them in order. A figure may use those before it, which are added to `known` as they are read; without
+/// `known`, something else is wrong with the plan, and names cannot be checked.
 pub(crate) fn read(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
@@ -134,7 +134,7 @@ pub(crate) fn read(
                 Ok(figure) => known.figures.push(figure),
                 Err(error) => {
                     wrong(r, node, &scalar, ExprError { at: 0, len: scalar.text.len(), ..error });
-                    // Those after it may name it.
+                    // Later ones may use it.
                     known.figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
                 }
             }
@@ -154,7 +154,7 @@ fn check_name(r: &mut Reader<'_>, entry: &Entry) {
     }
 }
 
-/// What it is of.
+/// Its kind.
 fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<Kind, ExprError> {
     let names = known.all_names();
     known.check_parts(&sum.names())?;
@@ -195,9 +195,9 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
     match of_unit {
         _ if !is_kind_known => {}
         None if spec.kind == Kind::Plain => spec.unit = Some(unit.text),
-        // A ratio, of which 1 is 100 %, as it is of errors.
+        // A ratio, of which 1 is 100 %, as for errors.
         Some(Kind::Fraction) if spec.kind == Kind::Plain => spec.kind = Kind::Fraction,
-        // A probe's number has no unit of its own: this is the one it is in.
+        // A probe's number has no unit of its own: it gets this one.
         Some(kind) if spec.kind == Kind::Plain => {
             spec.value = format!("({}) * 1{}", spec.value, unit.text);
             spec.kind = kind;
@@ -219,7 +219,7 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
     }
 }
 
-/// Which way a number is better, as far as its name or what it is of tells.
+/// Which direction is better, as far as a number's name or kind shows.
 fn better_of(sum: &Sum, kind: Kind) -> Better {
     let more = ["goodput", "rate", "ok", "availability", "accepted", "persisted"];
     let less = ["failed", "dropped", "in_flight", "unanswered", "doubled", "lost", "oom_kills", "restarts"];
@@ -241,7 +241,7 @@ fn better_of_kind(kind: Kind) -> Better {
     }
 }
 
-/// Puts a mistake at its part of the text, where that part can be found in the plan as it is.
+/// Reports a mistake at its part of the text, if that part occurs literally in the plan.
 pub(crate) fn wrong(r: &mut Reader<'_>, node: &Node, scalar: &Scalar, error: ExprError) {
     let whole = r.sources.slice(node.span);
     let mut at = scalar.clone();
@@ -253,7 +253,7 @@ pub(crate) fn wrong(r: &mut Reader<'_>, node: &Node, scalar: &Scalar, error: Exp
         }
         _ => {}
     }
-    // A value of the matrix is only a part of the text: the text is where to look.
+    // A value of the matrix is only a part of the text: report at the text.
     let origin = at.origin.take();
     let mut problem = Problem::new(at.span, error.message).maybe_hint(error.hint);
     if let Some(origin) = origin {

@@ -47,13 +47,13 @@ impl Reader<'_> {
         }
     }
 
-    /// The value; `Err(None)` where nobody has to be told that there is none.
+    /// The value; `Err(None)` if a missing value need not be reported.
     fn outside_value(&mut self, asked: &Asked, spot: &Spot<'_>) -> Result<String, Option<(String, String)>> {
         let Asked { reference, is_public, .. } = asked;
         let outside = self.outside;
         let value = match outside.get(reference) {
             Ok(value) => value,
-            // A profile that nobody has chosen may ask for what is not here.
+            // A profile that was not chosen may ask for what is missing here.
             Err(_) if self.is_lenient => return Err(None),
             Err(missing) => return Err(Some(missing_words(reference, missing))),
         };
@@ -121,8 +121,8 @@ fn missing_words(reference: &Reference, missing: &Missing) -> (String, String) {
     }
 }
 
-/// What a place does to a value. The beginning of a URL takes it as it is, since it may be all of it, but for user and
-/// password.
+/// How a value is escaped at a place. At the beginning of a URL it is not escaped, since it may be all of it, except
+/// as user or password.
 fn escape_at(spot: &Spot<'_>, so_far: &str) -> Escape {
     match spot.when {
         When::Now | When::Run => Escape::Raw,

@@ -1,7 +1,7 @@
-//! Reads `limits`, and limits that follow from what an earlier case measured.
+//! Reads `limits`, and limits derived from what an earlier case measured.
 //!
-//! `${measured.CASE.COMPONENT.FIGURE / 2}` stands for a whole limit. The figure is known only when that case has run, so
-//! the run puts it in; here it is checked that there will be one.
+//! `${measured.CASE.COMPONENT.FIGURE / 2}` takes the place of a whole limit. The figure is known only once that case
+//! has run, so the run puts it in; here it is checked that there will be one.
 
 use loadlab_record::expr::{self, Kind as Figure};
 use loadlab_record::units;
@@ -20,7 +20,7 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
 
-/// What is longer is no link any more, and would be kept in memory all that time.
+/// Beyond this it no longer resembles a link, and traffic would be kept in memory all that time.
 const LONGEST_DELAY_NS: u64 = 60_000_000_000;
 
 impl LimitName {
@@ -41,7 +41,7 @@ impl LimitName {
         LimitName::PacketLoss,
     ];
 
-    /// As a plan writes it.
+    /// Its key in a plan.
     pub fn key(self) -> &'static str {
         match self {
             LimitName::Cpu => "cpu",
@@ -60,12 +60,12 @@ impl LimitName {
         }
     }
 
-    /// It is carried out by a relay on the component's link.
+    /// A relay on the component's link implements it.
     pub fn is_of_relay(self) -> bool {
         matches!(self, LimitName::Delay | LimitName::Jitter | LimitName::PacketLoss)
     }
 
-    /// What a figure must be of to make this limit; `None` where none does.
+    /// The kind of figure that can make this limit; `None` if none can.
     fn figure(self) -> Option<Figure> {
         match self {
             LimitName::Cpu => Some(Figure::Percent),
@@ -75,7 +75,7 @@ impl LimitName {
         }
     }
 
-    /// A value as a plan writes it: cores, bytes, a count, or any of these per second.
+    /// A value as in a plan: cores, bytes, a count, or any of these per second.
     ///
     /// # Errors
     /// What was expected.
@@ -123,7 +123,7 @@ impl LimitName {
 }
 
 impl Limits {
-    /// Sets one of them, in the units of its field; `None` takes it away.
+    /// Sets one of them, in the units of its field; `None` removes it.
     pub fn set(&mut self, name: LimitName, value: Option<f64>) {
         let whole = value.map(|v| v.round() as u64);
         match name {
@@ -166,7 +166,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> Limits {
         let message = "`memory_swap` is memory and swap together, so it cannot be less than `memory`";
         r.push(Problem::new(span_of("memory_swap"), message).hint("set it to at least `memory`"));
     }
-    // Without a delay there is nothing that could vary.
+    // Without a delay there is nothing to vary.
     if limits.delay_ns.is_some() && limits.jitter_ns > limits.delay_ns {
         let message = "`jitter` is more than `delay`, but nothing can arrive before it was sent";
         r.push(Problem::new(span_of("jitter"), message).hint("use a `delay` that is at least as long"));
@@ -184,7 +184,7 @@ enum Limit {
 }
 
 fn read_one(r: &mut Reader<'_>, node: &Node, name: LimitName) -> Option<Limit> {
-    // In the matrix such a value stands for itself; here it may also be written directly.
+    // In the matrix such a value represents itself; here it may also be written directly.
     let direct = match &node.value {
         Value::Scalar(_, text) if is_measured(text) => Some(text.clone()),
         _ => None,
@@ -238,7 +238,7 @@ fn read_cpus(r: &mut Reader<'_>, node: &Node) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// How it is written.
+/// The syntax.
 const FORM: &str = "`${measured.CASE.COMPONENT.FIGURE / 2}`, such as `${measured.control.edge.memory.mean / \
                     2}`; put the name of a case in brackets if it is not a single word: `${measured[\"1% \
                     CPU\"].edge.cpu}`";
@@ -290,7 +290,7 @@ fn case_of(text: &str) -> Option<(String, &str)> {
     Some((case.to_owned(), rest.trim_start().strip_prefix("].")?))
 }
 
-/// `/ 2 * 3` as a number; nothing is 1.
+/// `/ 2 * 3` as a number; empty is 1.
 fn factor_of(mut text: &str) -> Option<f64> {
     let mut factor = 1.0;
     loop {
@@ -309,7 +309,7 @@ fn factor_of(mut text: &str) -> Option<f64> {
     Some(factor)
 }
 
-/// Whether every figure that limits hang on will have been measured when it is needed. To be asked when all cases are
+/// Whether every figure that limits depend on will have been measured when it is needed. Call it once all cases are
 /// known and chosen.
 pub(crate) fn check_measured(plan: &Plan) -> Vec<PlanError> {
     let mut errors = Vec::new();

@@ -19,7 +19,7 @@ use crate::text::suggest;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Reads one load; `None` when it lacks what a load must have (which was said).
+/// Reads one load; `None` if it lacks something required (already reported).
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Option<LoadSpec> {
     let fields = r.fields(node, &keys::LOAD, at)?;
     if fields.has("command") {
@@ -71,7 +71,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     })
 }
 
-/// A warm-up of a given length, or one that is to be found.
+/// A warm-up of a given length, or one to be detected.
 fn read_warmup(r: &mut Reader<'_>, fields: &Fields<'_>, has_stages: bool) -> (u64, bool) {
     let is_auto =
         fields.get("warmup").is_some_and(|n| matches!(&n.value, Value::Scalar(_, t) if t == "auto"));
@@ -125,7 +125,7 @@ fn read_model(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) 
     }
 }
 
-/// Keys that mean nothing with stages, or with stages of this kind.
+/// Keys that have no meaning with stages, or with stages of this kind.
 fn of_the_other_kind(r: &mut Reader<'_>, fields: &Fields<'_>, stages: &Stages) {
     use keys::keys_hint::{ARRIVALS, MAX_IN_FLIGHT, PACE, THINK};
     let (others, kind) = match stages.is_rate {
@@ -144,7 +144,7 @@ fn of_the_other_kind(r: &mut Reader<'_>, fields: &Fields<'_>, stages: &Stages) {
     }
 }
 
-/// Think times, of users without a pace.
+/// Think times, for users without a pace.
 fn read_think(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Think {
     let think = stages::read_think(r, fields);
     if think != Think::None && fields.get("pace").is_some() && !stages.is_some_and(|s| s.is_rate) {
@@ -165,7 +165,7 @@ fn read_until(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) 
     duration.or(requests).or(repeats).or(stages.map(|s| Until::Elapsed(s.length_ns)))
 }
 
-/// Times against each other.
+/// Checks times against each other.
 fn fits_together(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
@@ -187,7 +187,7 @@ fn fits_together(
     }
 }
 
-/// Keeps the steps that have one of the tags, and of each case the loads that still have a step.
+/// Keeps the steps that have one of the tags, and the loads of each case that still have a step.
 pub(crate) fn choose(loads: &mut Vec<LoadSpec>, tags: &[String]) {
     for load in loads.iter_mut() {
         load.journey.retain(|s| s.all_tags().any(|t| tags.contains(t)));

@@ -1,5 +1,4 @@
-//! From the tree of a plan to its model: one file for each section of a plan. What is wrong is collected by the
-//! [`reader`], all at once.
+//! From the tree of a plan to its model: one file for each section of a plan. The [`reader`] collects all mistakes.
 
 pub(crate) mod batches;
 pub(crate) mod command_load;

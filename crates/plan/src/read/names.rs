@@ -1,32 +1,32 @@
-//! Which variables a text of a step may use, and what they become.
+//! Which variables a step's text may use, and what they become.
 //!
-//! Captures are known by name as soon as the load is looked at, and may be used from the step behind the one that
-//! captures them. Feeds count the columns that are used.
+//! Names of captures are known as soon as the load is read, and may be used from the step after the one that captures
+//! them. Feeds number the columns that are used.
 
 use loadlab_record::escape::Escape;
 use loadlab_record::variable::Variable;
 
 use crate::text::span::Span;
 
-/// More captures or columns than anybody needs, and few enough for the engine's numbers.
+/// More captures or columns than anyone needs, and few enough for the engine's numbers.
 pub(crate) const MOST: usize = 1000;
 
-/// Variables of the steps that are read.
+/// Variables of the steps being read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    /// Steps are read, of users or of `setup`.
+    /// Whose steps are being read.
     pub place: Place,
     pub feeds: Vec<KnownFeed>,
     /// By slot: those of `setup`, then those of the load.
     pub captures: Vec<KnownCapture>,
-    /// How many of them are those of `setup`.
+    /// How many of them belong to `setup`.
     pub shared: usize,
 }
 
-/// Whose steps are read.
+/// Whose steps are being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nobody's.
+    /// None.
     #[default]
     Nowhere,
     Setup,
@@ -37,7 +37,7 @@ pub(crate) enum Place {
 pub(crate) struct KnownFeed {
     pub name: String,
     pub span: Span,
-    /// Columns that are used, and where first.
+    /// Columns used, and where first.
     pub columns: Vec<(String, Span)>,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct KnownCapture {
     pub is_visible: bool,
 }
 
-/// What a name in a request is.
+/// The meaning of a name in a request.
 pub(crate) enum Word {
     Variable(Variable, Escape),
-    /// No variable: perhaps something that stays the same.
+    /// Not a variable: perhaps something constant.
     Other,
-    /// It cannot be used, which was said.
+    /// It cannot be used (already reported).
     Wrong,
 }
 

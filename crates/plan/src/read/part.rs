@@ -1,4 +1,4 @@
-//! Reads what a component is when it is no process of ours.
+//! Reads components that loadlab does not start as processes.
 
 use crate::keys::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
 use crate::model::part::Lifetime;
@@ -37,7 +37,7 @@ pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Compo
     read_external(r, node, fields.key_span("external")).map(ComponentKind::External)
 }
 
-/// Keys that mean nothing for such a component.
+/// Refuses keys that have no meaning for such a component.
 fn refuse(r: &mut Reader<'_>, fields: &Fields<'_>, keys: &[&str], why: &str) {
     for key in keys.iter().filter(|key| fields.get(key).is_some()) {
         let message = format!("`{key}` cannot be used here: {why}");
@@ -70,7 +70,7 @@ fn read_container(r: &mut Reader<'_>, node: &Node, component: &Fields<'_>) -> Op
     Some(ContainerSpec { image: image?, command, entrypoint, ports, volumes, network, health, user })
 }
 
-/// Ports in the container: each stands behind a port of the component.
+/// Ports in the container: each is behind a port of the component.
 fn read_inner_ports(r: &mut Reader<'_>, fields: &Fields<'_>, component: &Fields<'_>) -> Vec<(String, u16)> {
     let mut ports = Vec::new();
     if let Some(port) = r.count(fields, "port") {
@@ -164,7 +164,7 @@ fn read_health(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<HealthSpec> 
     })
 }
 
-/// `system.compose`; `differs` is where its services differ from case to case.
+/// `system.compose`; `differs` is where its services differ between cases.
 pub(crate) fn read_compose(
     r: &mut Reader<'_>,
     node: &Node,

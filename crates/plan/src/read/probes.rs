@@ -1,4 +1,4 @@
-//! Reads `probes`: numbers of the system, by where they come from.
+//! Reads `probes`: numbers of the system, by source.
 
 use crate::model::spec::{ProbeSource, ProbeSpec};
 use crate::read::reader::{Fields, Reader};
@@ -50,7 +50,7 @@ fn read_labels(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, String)>
     labels
 }
 
-/// What is asked of Redis: one of its commands with a key, or any command in words.
+/// The Redis query: one of its commands with a key, or any command in words.
 fn read_redis(r: &mut Reader<'_>, node: &Node, fields: &Fields<'_>) -> Option<ProbeSource> {
     let address = r.template(node, "HOST:PORT")?;
     check_rendered(r, node, &address, url::host_and_port)?;

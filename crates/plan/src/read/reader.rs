@@ -1,8 +1,8 @@
-//! Reads typed values out of nodes, and collects what is wrong instead of stopping at it.
+//! Reads typed values from nodes, and collects mistakes instead of stopping at the first.
 //!
-//! A reader belongs to one case: it puts the case's values in before it reads a number or a unit, and a mistake
-//! in such a value is shown in the matrix and at the place that uses it. When the matrix itself is broken, values
-//! that depend on it are passed over, so that everything else is still checked.
+//! A reader belongs to one case: it puts the case's values in before it reads a number or a unit, and a mistake in
+//! such a value is shown in the matrix and at the place that uses it. If the matrix itself is broken, values that
+//! depend on it are skipped, so that everything else is still checked.
 
 use std::collections::BTreeSet;
 
@@ -27,11 +27,11 @@ pub(crate) struct Scalar {
     pub kind: Kind,
     /// Where it is used.
     pub span: Span,
-    /// Where the value stands in the matrix.
+    /// Where the value is in the matrix.
     pub origin: Option<Span>,
 }
 
-/// Which names a text may have left for the run.
+/// Which names a text may keep for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// None: it is needed while the plan is checked.
@@ -63,39 +63,39 @@ pub(crate) struct Instance {
     pub ports: Vec<KnownPort>,
 }
 
-/// What all cases are read from.
+/// The common inputs of all cases.
 #[derive(Clone, Copy)]
 pub(crate) struct From<'a> {
     pub sources: &'a Sources,
     pub plan_dir: &'a str,
     /// Values of `${env.…}` and `${file:…}`.
     pub outside: &'a Outside,
-    /// One of these may be missing.
+    /// Missing values are allowed.
     pub is_lenient: bool,
 }
 
-/// The case that is read.
+/// The case being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scope<'a> {
     Case(&'a CaseValues),
-    /// What is the same for all cases.
+    /// What is common to all cases.
     AllCases,
-    /// The matrix is broken: whatever hangs on it is passed over.
+    /// The matrix is broken: everything that depends on it is skipped.
     Unknown,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 enum Meaning {
     Value { text: String, kind: Kind, origin: Option<Span> },
     Later,
     Unknown,
 }
 
-/// What a text comes to.
+/// A resolved text.
 pub(crate) struct Resolved {
     pub template: Template,
     pub kind: Kind,
-    /// Where the value stands in the matrix.
+    /// Where the value is in the matrix.
     pub origin: Option<Span>,
     /// Nothing was wrong.
     pub whole: bool,
@@ -108,18 +108,17 @@ pub(crate) struct Reader<'a> {
     pub scope: Scope<'a>,
     /// All components of this case.
     pub instances: Vec<Instance>,
-    /// The component that is being read: its place in `instances`.
+    /// The component being read: its index in `instances`.
     pub own: Option<usize>,
     /// Names of the probes of this case.
     pub probes: Vec<String>,
-    /// `${requests}` of the command that is being read.
+    /// `${requests}` of the command being read.
     pub requests: Option<u64>,
-    /// Whether a value of the case was put in since this was last set to `None`; where.
+    /// Where a value of the case was put in, since this was last reset to `None`.
     pub used_case: Option<Span>,
-    /// Values read for replicas, to keep all cases together within bounds.
+    /// Number of values read for replicas, to limit the total over all cases.
     pub cost: usize,
-    /// The language as it is written down, not only what can be carried out.
-    /// Variables that the step which is read may use.
+    /// Variables that the current step may use.
     pub names: Names,
     /// See [`From`].
     pub outside: &'a Outside,
@@ -127,21 +126,21 @@ pub(crate) struct Reader<'a> {
     pub is_lenient: bool,
     /// Values that nothing may show.
     pub secrets: BTreeSet<String>,
-    /// Whether a secret was put in since this was last set to `None`; where.
+    /// Where a secret was put in, since this was last reset to `None`.
     pub used_secret: Option<Span>,
 }
 
-/// A map that was found to have only keys of its section.
+/// A map that has only keys of its section.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'n> {
     pub section: &'static Section,
     entries: &'n [Entry],
-    /// Where to say that something is missing.
+    /// Where to report that something is missing.
     pub at: Span,
 }
 
 impl<'n> Fields<'n> {
-    /// Without any check, for a first look.
+    /// Without any checks, for a first look.
     pub fn of(node: &'n Node, section: &'static Section, at: Span) -> Self {
         Fields { section, entries: node.entries(), at }
     }
@@ -154,7 +153,7 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|e| e.key == name)
     }
 
-    /// What it holds, in order.
+    /// Its entries, in order.
     pub fn entries(&self) -> &'n [Entry] {
         self.entries
     }
@@ -168,14 +167,14 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// Where in a text a name stands.
+/// The place of a name in a text.
 pub(crate) struct Spot<'s> {
     /// The text.
     pub node: &'s Node,
     /// What is between the braces.
     pub name: &'s str,
     pub when: When,
-    /// In the matrix, if the case brings the name in.
+    /// In the matrix, if the name comes from the case.
     pub origin: Option<Span>,
     /// An `@` follows: at the beginning of a URL it is user or password.
     pub is_user: bool,
@@ -203,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// For another reader of the same.
+    /// The inputs, for another reader.
     pub fn from(&self) -> From<'a> {
         let Reader { sources, plan_dir, outside, is_lenient, .. } = self;
         From { sources, plan_dir, outside, is_lenient: *is_lenient }
@@ -213,7 +212,7 @@ impl<'a> Reader<'a> {
         self.problems.push(problem);
     }
 
-    /// A mistake in a scalar: in the matrix when it came from there.
+    /// Reports a mistake in a scalar: in the matrix if it came from there.
     pub fn wrong(&mut self, scalar: &Scalar, message: impl Into<String>, hint: Option<String>) {
         let problem = match (scalar.origin, self.scope) {
             (Some(origin), Scope::Case(case)) => Problem::new(origin, message)
@@ -250,7 +249,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A map with the keys of a section: says what is unknown, missing or too much.
+    /// A map with the keys of a section: reports unknown, missing or excess ones.
     pub fn fields<'n>(&mut self, node: &'n Node, section: &'static Section, at: Span) -> Option<Fields<'n>> {
         let Value::Map(entries) = &node.value else {
             let keys = suggest::listed(&section.names());
@@ -259,7 +258,7 @@ impl<'a> Reader<'a> {
             self.push(Problem::new(span, message).hint(format!("its keys are {keys}")));
             return None;
         };
-        // With something in it that is not known, what seems to be missing may be just that.
+        // If it contains an unknown key, a key that seems to be missing may be that one.
         let mut whole = true;
         for entry in entries.iter().filter(|e| section.key(&e.key).is_none()) {
             whole = false;
@@ -286,7 +285,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown_key(&mut self, entry: &Entry, section: &'static Section) {
-        // Looking for what was meant is the slow part; beyond a screenful nobody reads it.
+        // Searching for what was meant is the slow part, and nobody reads more than a screenful.
         if self.problems.is_full() {
             return;
         }
@@ -329,7 +328,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Any scalar with the case's values in it; `what` says what was expected, with its article.
+    /// Any scalar with the case's values in it; `what` states what was expected, with its article.
     pub fn scalar(&mut self, node: &Node, what: &str) -> Option<Scalar> {
         let Value::Scalar(kind, text) = &node.value else {
             self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
@@ -344,7 +343,7 @@ impl<'a> Reader<'a> {
         Some(Scalar { text, kind, span: node.span, origin })
     }
 
-    /// A text that may have names left for the run.
+    /// A text that may keep names for the run.
     pub fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != Kind::Null => {
@@ -358,7 +357,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A URL that may have names left for the run.
+    /// A URL that may keep names for the run.
     pub fn url_text(&mut self, node: &Node) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != Kind::Null => {
@@ -386,7 +385,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Puts in what is known; `None` when something is wrong, or when the matrix is broken and the value hangs on it.
+    /// Puts in known values; `None` if something is wrong, or if the matrix is broken and the value depends on it.
     pub fn resolve(
         &mut self,
         node: &Node,
@@ -423,7 +422,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Puts in what one name stands for, as far as that is known.
+    /// Puts in the value of one name, as far as it is known.
     fn put(&mut self, spot: &Spot<'_>, is_all: bool, out: &mut Resolved) {
         let Spot { node, name, when, .. } = *spot;
         if let Some(asked) = outside::asked(name) {
@@ -469,7 +468,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value; one of the matrix may ask for something outside.
+    /// A value; one from the matrix may ask for something outside.
     fn put_value(&mut self, text: &str, spot: Spot<'_>, out: &mut Resolved) {
         if spot.origin.is_none() || !text.contains("${") || !outside::is_outside_only(text) {
             return out.template.push_text(text);
@@ -584,7 +583,7 @@ impl<'a> Reader<'a> {
         names
     }
 
-    /// The part of a scalar that reads `inner`, or all of it when escapes or folding hide it.
+    /// The part of a scalar that equals `inner`, or all of it if escapes or folding hide it.
     pub fn inner_span(&self, node: &Node, inner: &str) -> Span {
         let text = self.sources.slice(node.span);
         match text.find(inner) {

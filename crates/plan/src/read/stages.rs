@@ -22,10 +22,10 @@ enum Unit {
     Rate,
 }
 
-/// Stages of a load, and what they are of.
+/// Stages of a load, and their unit.
 pub(crate) struct Stages {
     pub list: Vec<Stage>,
-    /// The levels are rates; else numbers of users.
+    /// The levels are rates; otherwise numbers of users.
     pub is_rate: bool,
     /// The highest level that lasts.
     pub most: f64,
@@ -33,21 +33,21 @@ pub(crate) struct Stages {
     pub length_ns: u64,
 }
 
-/// A level as written: 0 is of either unit.
+/// A level as written: 0 has either unit.
 struct Level {
     value: f64,
     unit: Option<Unit>,
     span: Span,
 }
 
-/// Which unit the levels have, and the first that says so.
+/// The levels' unit, and the first level that determines it.
 #[derive(Default)]
 struct Units {
     first: Option<(Unit, Span)>,
     mixed: bool,
 }
 
-/// Reads `stages`; `None` when there are none that could be used (which was said).
+/// Reads `stages`; `None` if none can be used (already reported).
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Stages> {
     let node = fields.get("stages")?;
     let at = fields.key_span("stages");
@@ -128,7 +128,7 @@ fn read_level(r: &mut Reader<'_>, node: &Node) -> Option<Level> {
     Some(Level { value, unit, span: scalar.origin.unwrap_or(scalar.span) })
 }
 
-/// A number of users; the outer option is `None` when it is out of bounds (which was said).
+/// A number of users; the outer option is `None` if it is out of bounds (already reported).
 fn users(r: &mut Reader<'_>, scalar: &Scalar) -> Option<Option<(f64, Option<Unit>)>> {
     let Some(n) = whole_number(&scalar.text) else { return Some(None) };
     if n > MAX_USERS {

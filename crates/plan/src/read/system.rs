@@ -22,7 +22,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
     let mut spec = SystemSpec::default();
     let Some(fields) = r.fields(node, &keys::SYSTEM, at) else { return spec };
     let components = fields.get("components");
-    // Where a service of the Compose file differs from case to case.
+    // Where a service of the Compose file differs between cases.
     let mut differs = None;
     if let Some(components) = components {
         r.instances = instances(r, components);
@@ -64,7 +64,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
     spec
 }
 
-/// A service is one of the Compose file, which must be there.
+/// A service belongs to the Compose file, which must exist.
 fn services_have_a_file(
     r: &mut Reader<'_>,
     spec: &SystemSpec,
@@ -80,7 +80,7 @@ fn services_have_a_file(
     }
 }
 
-/// A first, silent look: which components and ports there will be, so that any text can refer to any of them.
+/// A first, silent pass: which components and ports there will be, so that any text can refer to any of them.
 fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
     let mut quiet = Reader::new(r.from(), r.scope);
     let mut found: Vec<Instance> = Vec::new();
@@ -88,7 +88,7 @@ fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
         let whole = Fields::of(&entry.value, &keys::COMPONENT, entry.key_span);
         let replicas = quiet.count(&whole, "replicas").unwrap_or(1) as u32;
         for replica in 1..=replicas {
-            // Far too many is said later; here it only must not take long.
+            // Exceeding the limit is reported later; here it only must not take long.
             if found.len() > MAX_REPLICAS as usize {
                 return found;
             }
@@ -98,7 +98,7 @@ fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
             quiet.own = Some(0);
             let ports = read_ports(&mut quiet, &whole);
             let known = ports.iter().map(|p| KnownPort { variable: p.variable(), number: p.number });
-            // Where it is reached is known when it is up, whatever it is.
+            // Its address, whatever kind it is, is known once it is up.
             let address = KnownPort { variable: "address".to_owned(), number: None };
             let last = found.len() - 1;
             found[last].ports = known.chain([address]).collect();
@@ -108,7 +108,7 @@ fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
     found
 }
 
-/// Whether all replicas can be read in good time; said once when not.
+/// Whether all replicas can be read in reasonable time; reported once if not.
 fn instances_fit(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
     if r.instances.len() > MAX_REPLICAS as usize {
         r.push(Problem::new(
@@ -126,7 +126,7 @@ fn instances_fit(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
     fit
 }
 
-/// Names in the record's samples that are no components: the machine, the generator, the probes.
+/// Names in the record's samples that are not components: the machine, the generator, the probes.
 const NOT_COMPONENTS: [&str; 3] = ["host", "loadlab", "probes"];
 
 /// `edge` with two replicas is `edge1` and `edge2`: another component cannot have one of these names.
@@ -176,7 +176,7 @@ fn ports_differ(r: &mut Reader<'_>, own: &[usize], fields: &Fields<'_>) {
     }
 }
 
-/// One replica, when nothing is wrong with what it cannot do without.
+/// One replica, if everything required is valid.
 fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Option<ComponentSpec> {
     let instance = r.own.and_then(|i| r.instances.get(i))?.clone();
     r.count(fields, "replicas");
@@ -190,7 +190,7 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
     let ports = read_ports(r, fields);
     let ready = fields.get("ready").and_then(|n| read_ready(r, n, fields.key_span("ready")));
     check_ready(r, fields, part.as_ref(), ready.as_ref());
-    // Limits are changed on the living component when the case changes: they may differ.
+    // Limits are changed on the running component when the case changes: they may differ.
     let used_case = r.used_case;
     let limits =
         fields.get("limits").map(|n| limits::read(r, n, fields.key_span("limits"))).unwrap_or_default();
@@ -226,7 +226,7 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
     })
 }
 
-/// Signs that this kind of component cannot give.
+/// Refuses readiness signs that this kind of component cannot give.
 fn check_ready(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,

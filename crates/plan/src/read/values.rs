@@ -24,12 +24,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A duration under a key, in nanoseconds; at most a year, so that sums of them fit.
+    /// A duration under a key, in nanoseconds; at most a year, so that their sums do not overflow.
     pub fn duration(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
         self.duration_of(fields.get(key)?, key)
     }
 
-    /// The same of a value that stands somewhere under the key.
+    /// The same for a value somewhere under the key.
     pub fn duration_of(&mut self, node: &Node, key: &str) -> Option<u64> {
         const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
         let ns = self.unit(node, "a duration such as `300ms`, `10s` or `1m30s`", units::parse_duration_ns)?;
@@ -119,7 +119,7 @@ impl Reader<'_> {
         items.iter().filter_map(|n| self.scalar(n, "a text")).collect()
     }
 
-    /// Whether a name can be one of a component, load, port or profile.
+    /// Whether a name is valid for a component, load, port or profile.
     pub fn check_name(&mut self, name: &str, span: Span, what: &str) -> bool {
         let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
         let fine = !name.is_empty() && name.len() <= 64 && name.chars().all(good);
@@ -136,7 +136,7 @@ impl Reader<'_> {
         fine
     }
 
-    /// Whether a name can be one of a probe or an axis.
+    /// Whether a name is valid for a probe or an axis.
     pub fn check_word(&mut self, name: &str, span: Span, what: &str) -> bool {
         let head = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         let fine = head && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -151,7 +151,7 @@ impl Reader<'_> {
     }
 }
 
-/// A scalar's text whatever it is, for values that only name things.
+/// A scalar's text whatever its type, for values that are only names.
 pub(crate) fn plain_text(node: &Node) -> Option<(&str, Kind)> {
     match &node.value {
         Value::Scalar(Kind::Null, _) => None,
@@ -175,7 +175,7 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, UnitError> {
         .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a whole number from 1" })
 }
 
-/// What may stand in the matrix though it is no plain value.
+/// May be in the matrix although it is not a plain value.
 pub(crate) fn is_measured(text: &str) -> bool {
     text.trim_start().starts_with("${measured")
 }

@@ -1,4 +1,4 @@
-//! What names in the texts of a step become: variables that change from request to request.
+//! Names in the texts of a step: variables that change from request to request.
 
 use loadlab_record::escape::Escape;
 use loadlab_record::variable::{Unit, Variable};
@@ -13,7 +13,7 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
 
-/// Names that mean something already.
+/// Names that already have a meaning.
 const RESERVED: &[&str] = &[
     "user",
     "iteration",
@@ -34,7 +34,7 @@ const RESERVED: &[&str] = &[
     "port",
 ];
 impl Reader<'_> {
-    /// What a name in a request is; says what is wrong with it.
+    /// The meaning of a name in a request; reports what is wrong with it.
     pub fn word(&mut self, node: &Node, name: &str, escape: Escape) -> Word {
         let (inner, escape) = match call(name, "raw") {
             Some(inner) => (inner, encode::raw(escape)),
@@ -181,7 +181,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a name can be one of a feed or a captured value.
+    /// Whether a name is valid for a feed or a captured value.
     pub fn check_variable(&mut self, name: &str, span: Span, what: &str) -> bool {
         if !self.check_word(name, span, what) {
             return false;
@@ -199,7 +199,7 @@ fn is_true(node: &Node) -> bool {
     matches!(&node.value, Value::Scalar(_, text) if text == "true")
 }
 
-/// What stands between the parentheses of `NAME(…)`.
+/// The text between the parentheses of `NAME(…)`.
 fn call<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.strip_prefix(name)?.trim_start().strip_prefix('(')?.strip_suffix(')').map(str::trim)
 }

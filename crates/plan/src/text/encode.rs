@@ -1,8 +1,8 @@
-//! Values as JSON, forms and URLs want them written.
+//! Values encoded for JSON, forms and URLs.
 
 use loadlab_record::escape::Escape;
 
-/// A number as JSON writes it: YAML also knows `0x10`, `1_000`, `007` and `.5`.
+/// A number in JSON syntax: YAML also knows `0x10`, `1_000`, `007` and `.5`.
 pub(crate) fn json_number(text: &str) -> String {
     if text.parse::<serde_json::Number>().is_ok() {
         return text.to_owned();
@@ -28,21 +28,21 @@ pub(crate) fn escaped(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// A value as its place wants it.
+/// A value escaped for its place.
 pub(crate) fn written(value: &str, escape: Escape) -> String {
     match escape {
         Escape::Raw | Escape::Header => value.to_owned(),
         Escape::Json => escaped(value),
         Escape::Url | Escape::UrlRaw | Escape::UrlTarget | Escape::Form => {
             let mut out = Vec::new();
-            // Only header fields refuse anything.
+            // Only header fields can fail.
             let _ = escape.write(value.as_bytes(), &mut out);
             String::from_utf8_lossy(&out).into_owned()
         }
     }
 }
 
-/// The same place for a value that is put in as it is.
+/// The same place for a value put in unescaped.
 pub(crate) fn raw(escape: Escape) -> Escape {
     match escape {
         Escape::Url => Escape::UrlRaw,

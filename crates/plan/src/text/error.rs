@@ -1,6 +1,6 @@
-//! What is wrong with a plan, and where: everything that could be found in one go.
+//! A plan's mistakes and their places: everything that could be found in one go.
 //!
-//! Messages are lower case, say what was expected, and carry a hint with the fix where there is one.
+//! Messages are lower case, state what was expected, and carry a hint with the fix if there is one.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,11 +13,11 @@ use crate::text::span::Span;
 /// One mistake in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// The plan's path as given, or the option that brought the mistake in (`--set load.users=x`).
+    /// The plan's path as given, or the option with the mistake (`--set load.users=x`).
     pub file: String,
-    /// From 1; 0 when the mistake has no place in a text.
+    /// From 1; 0 if the mistake has no place in a text.
     pub line: usize,
-    /// In characters, from 1; 0 when the mistake has no place in a text.
+    /// In characters, from 1; 0 if the mistake has no place in a text.
     pub column: usize,
     /// What is wrong and what was expected.
     pub message: String,
@@ -25,11 +25,11 @@ pub struct PlanError {
     pub snippet: String,
     /// Where else to look: the place that uses a value of the matrix, the first of two values that exclude each other.
     pub related: Option<Related>,
-    /// How to put it right.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
-/// A second place that has to do with a mistake.
+/// A second place related to a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Related {
     /// What is there, such as "used here".
@@ -79,7 +79,7 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// `plan.yaml:3:7`; an option has no lines worth naming.
+/// `plan.yaml:3:7`; an option's lines are not worth naming.
 fn place(file: &str, line: usize, column: usize) -> String {
     if line == 0 || file.starts_with("--") { file.to_owned() } else { format!("{file}:{line}:{column}") }
 }
@@ -108,7 +108,7 @@ impl std::error::Error for PlanErrors {}
 /// More mistakes than this are not collected: a plan in the wrong format would fill screens.
 pub(crate) const MOST: usize = 100;
 
-/// A mistake before it is put into words with its line and column.
+/// A mistake before its line and column are determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub span: Span,

@@ -1,19 +1,19 @@
 //! A plan as a tree: scalars, lists and maps, each with its place in the text.
 //!
-//! Scalars keep their text as written (`1.0`, `1%`, `010`), because units and names are read from it; only
-//! what YAML makes of it is noted beside. The tree knows nothing of plans.
+//! Scalars keep their text as written (`1.0`, `1%`, `010`), because units and names are read from it; YAML's
+//! interpretation is only noted beside it. The tree knows nothing of plans.
 
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub span: Span,
     pub value: Value,
 }
 
-/// What a node holds.
+/// A node's content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Scalar(Kind, String),
@@ -21,7 +21,7 @@ pub(crate) enum Value {
     Map(Vec<Entry>),
 }
 
-/// What YAML makes of a scalar.
+/// YAML's interpretation of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Null,
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// The value under a key, when this is a map that has it.
+    /// The value under a key, if this is a map that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|e| e.key == key).map(|e| &e.value)
     }
@@ -56,7 +56,7 @@ impl Node {
         matches!(self.value, Value::Scalar(Kind::Null, _))
     }
 
-    /// How messages name what is there.
+    /// What it is, for messages.
     pub fn called(&self) -> String {
         match &self.value {
             Value::Scalar(Kind::Null, _) => "nothing".to_owned(),
@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    /// Calls `f` on every scalar's text.
+    /// Calls `f` with every scalar's text.
     pub fn each_text(&self, f: &mut dyn FnMut(&str)) {
         match &self.value {
             Value::Scalar(_, text) => f(text),

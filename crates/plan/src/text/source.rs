@@ -1,15 +1,15 @@
-//! Texts that a plan is made of, and places in them.
+//! The texts that make up a plan, and places in them.
 //!
-//! The plan file is source 0; every option on the command line that changes the plan (`--set …`, `--trials …`)
-//! is a source of its own, so that a mistake is shown where it was made. This module only finds lines and
-//! columns, and shows what is hidden as asterisks; it does not know what a plan is.
+//! The plan file is source 0; every option on the command line that changes the plan (`--set …`, `--trials …`) is a
+//! source of its own, so that a mistake is shown where it was made. This module only finds lines and columns, and
+//! shows hidden parts as asterisks; it does not know what a plan is.
 
 use loadlab_record::secrets::MASK;
 
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// One text and what it is called in messages.
+/// One text and its name in messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The path of the plan as given, or the option as typed.
@@ -22,7 +22,7 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     list: Vec<Source>,
-    /// What messages do not show.
+    /// Spans that messages do not show.
     hidden: Vec<Span>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Spot {
     pub snippet: String,
 }
 
-/// Longest part of a line that a message shows, in characters.
+/// The longest part of a line that a message shows, in characters.
 const SHOWN: usize = 100;
 
 impl Sources {
@@ -45,12 +45,12 @@ impl Sources {
         (self.list.len() - 1) as u32
     }
 
-    /// From now on these stretches are shown as asterisks.
+    /// Shows these spans as asterisks from now on.
     pub fn hide(&mut self, spans: Vec<Span>) {
         self.hidden = spans;
     }
 
-    /// All of a source.
+    /// The whole text of a source.
     pub fn text(&self, source: u32) -> &str {
         self.list.get(source as usize).map_or("", |s| s.text.as_str())
     }
@@ -60,7 +60,7 @@ impl Sources {
         masked(self.text(source), &self.hidden, source)
     }
 
-    /// What a source is called; an option without what is hidden in it.
+    /// A source's name; an option without its hidden parts.
     fn name(&self, index: u32, source: &Source) -> String {
         match source.name.split_once(' ') {
             Some(("--set", _)) if self.hidden.iter().any(|s| s.source == index) => {
@@ -74,7 +74,7 @@ impl Sources {
         self.hidden.iter().any(|s| s.source == source && (s.start as usize..s.end as usize).contains(&at))
     }
 
-    /// The text of a span, or an empty one when the span is not on character boundaries.
+    /// The text of a span; empty if the span is not on character boundaries.
     pub fn slice(&self, span: Span) -> &str {
         self.list
             .get(span.source as usize)
@@ -123,7 +123,7 @@ fn draw(number: &str, line: &str, column: usize, width: usize) -> String {
     format!("{margin} |\n{number:>2} | {ahead}{body}{after}\n{margin} | {indent}{carets}")
 }
 
-/// A source's text with a mask in place of some of its stretches.
+/// A source's text with some of its spans masked.
 fn masked(text: &str, spans: &[Span], source: u32) -> String {
     let mut ranges: Vec<(usize, usize)> = spans
         .iter()
@@ -146,7 +146,7 @@ fn masked(text: &str, spans: &[Span], source: u32) -> String {
     out
 }
 
-/// A plain scalar that begins with an asterisk would be an alias: it stays YAML.
+/// A plain scalar that begins with an asterisk would be an alias: this keeps it valid YAML.
 fn mask_at(text: &str, start: usize, end: usize) -> &'static str {
     let before = text[..start].trim_end_matches([' ', '\t']).chars().next_back();
     let behind = text[end..].chars().next();

@@ -1,6 +1,6 @@
 //! "Did you mean": edit distance over the names allowed at a place; and globs over case names.
 
-/// The allowed name nearest to a mistyped one, if any is near enough to be meant.
+/// The allowed name nearest to a mistyped one, if any is near enough.
 pub(crate) fn nearest<'a>(typed: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = plainly(typed);
     if plain.is_empty() || plain.chars().count() > 64 {
@@ -16,7 +16,7 @@ pub(crate) fn nearest<'a>(typed: &str, allowed: impl IntoIterator<Item = &'a str
         .map(|(_, name)| name)
 }
 
-/// "did you mean …?" for one of the allowed names, or the list of them when none is near and the list is short.
+/// "did you mean …?" for one of the allowed names, or their list if none is near and the list is short.
 pub(crate) fn hint(typed: &str, allowed: &[&str]) -> Option<String> {
     if let Some(name) = nearest(typed, allowed.iter().copied()) {
         return Some(format!("did you mean `{name}`?"));
@@ -35,7 +35,7 @@ pub(crate) fn listed(names: &[&str]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// Capitals and the dash that was meant to be an underscore are not worth a distance.
+/// Ignores case, and a dash instead of an underscore.
 fn plainly(name: &str) -> String {
     name.chars().take(65).map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
 }

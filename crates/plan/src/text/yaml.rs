@@ -1,7 +1,7 @@
-//! YAML text to [`Node`]: the only place that knows the YAML library.
+//! YAML text to [`Node`]: the only module that uses the YAML library.
 //!
-//! Refuses what no plan needs and what could make it explode: duplicate keys, application tags, several
-//! documents, deep nesting, and aliases that multiply. Types are those of YAML 1.2 (`yes` and `on` are texts).
+//! Refuses what no plan needs and what could make it explode: duplicate keys, application tags, several documents,
+//! deep nesting, and aliases that multiply. Types are those of YAML 1.2 (`yes` and `on` are texts).
 
 use std::fmt;
 
@@ -13,23 +13,23 @@ use crate::text::error::Problem;
 use crate::text::node::{Entry, Kind, Node, Value};
 use crate::text::span::Span;
 
-/// Largest text that is read, in bytes.
+/// The longest text, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// Most scalars, lists and maps a plan may have, aliases replayed.
+/// Most scalars, lists and maps in a plan, counting expanded aliases.
 pub(crate) const MAX_NODES: usize = 50_000;
 
 /// Deepest nesting of lists and maps.
 const MAX_DEPTH: usize = 40;
 
-/// Reads a text. Spans are of source `source` and moved by `offset` bytes, for a value inside of a longer text.
+/// Reads a text. Spans refer to `source` and are shifted by `offset` bytes, for a value inside a longer text.
 pub(crate) fn parse(text: &str, source: u32, offset: u32) -> Result<Node, Problem> {
     let whole = Span { source, start: offset, end: offset };
     if text.len() > MAX_BYTES {
         let message = format!("the plan has {} bytes; at most {MAX_BYTES} are read", text.len());
         return Err(Problem::new(whole, message));
     }
-    // Some characters (a byte order mark, say) may stand at the front only; offsets stay right since we keep it.
+    // Some characters (such as a byte order mark) are allowed only at the front; we keep it, so offsets stay right.
     let options = options! {
         budget: serde_saphyr::budget! {
             max_events: MAX_NODES * 4,
@@ -60,7 +60,7 @@ pub(crate) fn parse(text: &str, source: u32, offset: u32) -> Result<Node, Proble
     }
 }
 
-/// What the library hands over; scalars by type only, their text is taken from the source.
+/// The library's output; scalars by type only, their text is taken from the source.
 enum Raw {
     Null,
     Bool(bool),
@@ -187,7 +187,7 @@ impl Maker<'_> {
         };
         let limit = self.text.len() as u64;
         let (start, end) = (start.min(limit), end.min(limit));
-        // A plain scalar's span may run up to the comment or the line's end.
+        // A plain scalar's span may extend to the comment or the line's end.
         let shown = self.text.get(start as usize..end as usize).unwrap_or("");
         let end = start + shown.trim_end().len() as u64;
         Span { source: self.source, start: self.offset + start as u32, end: self.offset + end as u32 }
@@ -238,7 +238,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The most frequent slip: `{ cpu: ${case.cpu} }` – the inner braces are YAML's own there.
+    /// The most frequent mistake: `{ cpu: ${case.cpu} }` – there the inner braces are YAML's own.
     fn brace_hint(&self, span: Span) -> Option<String> {
         let at = ((span.start - self.offset) as usize).min(self.text.len());
         let from = self.text.as_bytes()[..at].iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
@@ -249,7 +249,7 @@ impl Maker<'_> {
     }
 }
 
-/// The library's own sentence without the place, which is said in front already.
+/// The library's sentence without its position, which ours begins with.
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or("");
     let line = line.find(" at line ").map_or(line, |i| &line[..i]);

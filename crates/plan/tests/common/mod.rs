@@ -1,4 +1,4 @@
-//! What several tests need: plans by name, and a short way to parse.
+//! Shared test helpers: plans by name, and a short way to parse.
 
 use loadlab_plan::{Options, Plan};
 
@@ -51,5 +51,5 @@ pub fn briefly(text: &str, options: &Options) -> String {
 /// What every plan begins with.
 pub const HEAD: &str = "loadlab: 1\nname: n\n";
 
-/// A load that is right.
+/// A valid load.
 pub const LOAD: &str = "load: { users: 1, requests: 1, journey: [ { get: \"http://127.0.0.1:1/\" } ] }\n";

@@ -1,16 +1,16 @@
-//! What can be said about an expression before it is evaluated: which names it asks for, whether they are
-//! known, and whether what it compares can be compared.
+//! Checks of an expression before it is evaluated: which names it uses, whether they are known, and whether what it
+//! compares can be compared.
 
 use super::elsewhere;
 use super::names::{built_in_kind, built_in_names};
 use super::{Comparison, Cond, Expr, ExprError, Kind, Literal, Name, NameRef, Num};
 
-/// What a number is of, while it is worked out.
+/// A number's dimension during a calculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dim {
-    /// 0, or a name nobody knows: goes with everything.
+    /// 0, or an unknown name: compatible with everything.
     Any,
-    /// A literal with `%`: percent beside a percentage, a hundredth beside a share or a plain number.
+    /// A literal with `%`: percent next to a percentage, a hundredth next to a share or a plain number.
     Share,
     /// A kind.
     Of(Kind),
@@ -25,7 +25,7 @@ impl Dim {
         }
     }
 
-    /// What both are brought to before they are added or compared; `None` when they cannot be.
+    /// The dimension both are converted to before they are added or compared; `None` if they cannot be.
     pub(super) fn with(self, other: Dim) -> Option<Dim> {
         use Kind::{Bytes, Fraction, Percent, Plain, Rate};
         Some(match (self, other) {
@@ -43,7 +43,7 @@ impl Dim {
         })
     }
 
-    /// What the product is of, and what it is to be divided by; `None` when there is no such thing.
+    /// The product's dimension, and the divisor to apply; `None` if there is no such product.
     pub(super) fn times(self, other: Dim) -> Option<(Dim, f64)> {
         use Kind::{Duration, Fraction, Plain, Rate};
         Some(match (self, other) {
@@ -59,7 +59,7 @@ impl Dim {
         })
     }
 
-    /// What the quotient is of, and what it is to be multiplied by; `None` when there is no such thing.
+    /// The quotient's dimension, and the factor to apply; `None` if there is no such quotient.
     pub(super) fn over(self, other: Dim) -> Option<(Dim, f64)> {
         use Kind::{Duration, Fraction, Percent, Plain, Rate};
         Some(match (self, other) {
@@ -76,7 +76,7 @@ impl Dim {
         })
     }
 
-    /// What a value of this kind is divided by to be one of another that [`Dim::with`] gave.
+    /// What a value of this dimension is divided by to get another one that [`Dim::with`] returned.
     pub(super) fn divisor_to(self, other: Dim) -> f64 {
         match (self, other) {
             (Dim::Share | Dim::Of(Kind::Percent), Dim::Of(Kind::Fraction | Kind::Plain)) => 100.0,
@@ -94,14 +94,14 @@ impl Dim {
 }
 
 impl Expr {
-    /// Every name it asks for, in the order of the text.
+    /// Every name it uses, in the order of the text.
     pub fn names(&self) -> Vec<NameRef> {
         let mut names = Vec::new();
         self.root.each_name(&mut |name| names.push(name.to_ref()));
         names
     }
 
-    /// The names that it asks to be steady.
+    /// The names in its `steady` terms.
     pub fn steady_names(&self) -> Vec<NameRef> {
         let mut names = Vec::new();
         self.root.each_steady(&mut |name| names.push(name.to_ref()));
@@ -117,11 +117,11 @@ impl Expr {
         check_names(&self.names(), known)
     }
 
-    /// Finds comparisons, sums and products of things that do not go together, such as a duration and a size.
-    /// `kind` tells what a name is of ([`super::kind_of`] does for most); a name it does not know goes with all.
+    /// Finds comparisons, sums and products of incompatible things, such as a duration and a size. `kind` returns a
+    /// name's kind ([`super::kind_of`] does for most); a name it does not know is compatible with all.
     ///
     /// # Errors
-    /// The first two that do not go together.
+    /// The first incompatible pair.
     pub fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<(), ExprError> {
         self.root.check_kinds(kind)
     }
@@ -230,7 +230,7 @@ impl Num {
         }
     }
 
-    /// Where it begins and how long it is, as far as its first and last part tell.
+    /// Where it begins and how long it is, as far as its first and last part show.
     fn place(&self) -> (usize, usize) {
         match self {
             Num::Literal(literal) => (literal.at, literal.text.len()),
@@ -303,7 +303,7 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
     }
     let built_in = built_in_names();
     let candidates = known.iter().map(AsRef::as_ref).chain(built_in.iter().map(String::as_str));
-    // A slip changes less than a third of a name; `a` is no slip of `ok`.
+    // A typo changes less than a third of a name; `a` is not a typo of `ok`.
     let near = |candidate: &str| {
         edit_distance(name, candidate).filter(|d| *d <= 2 && d * 3 <= name.chars().count().max(3))
     };

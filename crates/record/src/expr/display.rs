@@ -84,7 +84,7 @@ impl Display for Name {
     }
 }
 
-/// Whether a name would not be read as one as it stands. `steady` is only a function before a parenthesis,
+/// Whether a name would not be read back as one without quotes. `steady` is only a function before a parenthesis,
 /// where no name can be.
 fn needs_quotes(name: &str) -> bool {
     let first = name.chars().next().is_none_or(|c| !(c.is_alphabetic() || c == '_'));

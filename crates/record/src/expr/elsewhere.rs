@@ -1,5 +1,5 @@
-//! Words that other load generators have for figures, and what they are called here: hints for names that are not known.
-//! A word that is a name here as well is never looked up.
+//! Other load generators' words for figures, and their names here: hints for unknown names. A word that is also a name
+//! here is never looked up.
 
 use super::names::FIGURES;
 
@@ -117,7 +117,7 @@ const WORDS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Words for what is asked of a component, behind its name.
+/// Words for figures of a component, after its name.
 const OF_COMPONENTS: &[(&[&str], &str)] = &[
     (&["cpu_percent", "cpu_usage", "cpus", "processor"], "cpu"),
     (
@@ -132,7 +132,7 @@ const OF_COMPONENTS: &[(&[&str], &str)] = &[
     (&["oom", "ooms"], "oom_kills"),
 ];
 
-/// What to write instead of a name that is unknown here and known elsewhere.
+/// What to write instead of a name that is unknown here but known elsewhere.
 pub(super) fn hint<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     if let Some((_, hint)) = WORDS.iter().find(|(words, _)| words.contains(&plain.as_str())) {
@@ -150,13 +150,14 @@ pub(super) fn hint<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     })
 }
 
-/// What to write instead of a function of other tools: `p(95)`, `avg(x)`. `argument` is the number in it, if there is one.
+/// What to write instead of other tools' functions: `p(95)`, `avg(x)`. `argument` is the number in it, if there is
+/// one.
 pub(super) fn function(name: &str, argument: Option<f64>) -> Option<String> {
     let (before, last) = name.rsplit_once('.').unwrap_or(("", name));
     let function = last.to_ascii_lowercase();
     match (function.as_str(), argument) {
         ("p" | "percentile" | "quantile" | "pct" | "perc", Some(value)) => {
-            // A quantile may be a share.
+            // A quantile may be given as a fraction.
             let percent = if value > 0.0 && value < 1.0 { value * 100.0 } else { value };
             quantile(&format!("{}", (percent * 1e6).round() / 1e6))
         }
@@ -191,7 +192,7 @@ mod tests {
     use super::super::{Expr, built_in_kind};
     use super::*;
 
-    /// What is said of a condition.
+    /// The hint for a condition.
     fn hinted(condition: &str) -> String {
         let known =
             ["web.cpu", "web.cpu.mean", "web.cpu.max", "web.memory", "web.memory.mean", "web.pids", "queue"];

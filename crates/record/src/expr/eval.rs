@@ -1,7 +1,7 @@
-//! Whether an expression holds: three-valued, with lower bounds for what never ended.
+//! Whether an expression holds: three-valued, with lower bounds for requests that never ended.
 //!
-//! A number is a range. A censored one reaches from its bound to infinity: it satisfies no `<` (contract: it
-//! fails any), satisfies `>` where its bound does, and otherwise cannot be known.
+//! A number is a range. A censored one extends from its bound to infinity: it satisfies no `<` (contract: it fails
+//! any), satisfies `>` where its bound does, and otherwise cannot be known.
 
 use super::check::Dim;
 use super::{Comparison, Cond, Expr, Kind, Literal, Num, PartText, Window, lex};
@@ -16,7 +16,7 @@ pub enum Known {
     Is(f64, Kind),
     /// At least this: it falls among requests that never ended.
     AtLeast(f64, Kind),
-    /// Too few samples say that it lies between two, at 95 %.
+    /// Too few samples: it lies between two bounds, at 95 %.
     Between(Between),
     /// It cannot be known, and why, in words that follow "is unknown: ".
     Unknown(String),
@@ -33,16 +33,16 @@ pub enum Part {
     Drain,
 }
 
-/// A number that too few samples only say the bounds of.
+/// A number of which too few samples give only bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Between {
-    /// What they say, in the kind's unit.
+    /// The estimate, in the kind's unit.
     pub estimate: Estimate,
-    /// The largest of them: without an upper bound it may be this or more.
+    /// The largest sample: without an upper bound the number may be this or more.
     pub largest: Option<f64>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// How few they are.
+    /// How many samples there are, and how many it takes.
     pub few: FewSamples,
 }
 
@@ -68,27 +68,27 @@ impl Between {
 
 /// Where an expression's numbers come from.
 pub trait Numbers {
-    /// A number by its name (`p99_9`, never `p99.9`), of a part of the trial if one is given.
+    /// A number by its name (`p99_9`, never `p99.9`), for a part of the trial if one is given.
     fn number(&self, name: &str, part: Option<Part>) -> Known;
 
     /// Whether a number has kept its value for the last `for_ns` nanoseconds; `None` when that cannot be known.
     fn steady(&self, name: &str, for_ns: u64) -> Option<bool>;
 }
 
-/// What came of an expression.
+/// The result of evaluating an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluated {
-    /// `None`: too few samples leave it open (then `undecided` is there), or it cannot be known. Of these two an expectation
-    /// counts the second as failed; a stop condition is not reached by either.
+    /// `None`: too few samples leave it open (then `undecided` is set), or it cannot be known. An expectation counts
+    /// the latter as failed; neither triggers a stop condition.
     pub holds: Option<bool>,
-    /// The left number of its first comparison, or of the one that decided against it: in the unit the
-    /// comparison is written in (`p99 < 2s`: in seconds). `None` for `steady`, and when it is not known exactly.
+    /// The left number of its first comparison, or of the one that decided against it: in the unit the comparison is
+    /// written in (`p99 < 2s`: in seconds). `None` for `steady`, and if it is not known exactly.
     pub value: Option<f64>,
     /// The unit of `value`: `ms`, `s`, `%`, `MiB`, `/s`; empty for plain numbers.
     pub unit: String,
-    /// Why it cannot be known, or which part failed where there are several. `None` when there is nothing to add.
+    /// Why it cannot be known, or which of several parts failed. `None` if there is nothing to add.
     pub note: Option<String>,
-    /// Too few samples leave it open, and this would decide it.
+    /// Too few samples leave it open; this many would decide it.
     pub undecided: Option<FewSamples>,
 }
 
@@ -109,7 +109,7 @@ impl Expr {
     }
 }
 
-/// A condition's outcome, with the part of it that stands for the whole.
+/// A condition's outcome, and the part of it that represents the whole.
 struct Judged<'a> {
     holds: Option<bool>,
     part: &'a Cond,
@@ -134,7 +134,7 @@ fn judge<'a>(cond: &'a Cond, numbers: &dyn Numbers) -> Judged<'a> {
     }
 }
 
-/// `decisive` is the outcome of one part that decides over all: false for `and`, true for `or`.
+/// `decisive` is the outcome of one part that decides for all: false for `and`, true for `or`.
 fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn Numbers, decisive: bool) -> Judged<'a> {
     let mut parts: Vec<Judged<'a>> = conds.iter().map(|c| judge(c, numbers)).collect();
     let has = |holds| parts.iter().any(|p| p.holds == holds);
@@ -143,8 +143,8 @@ fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn Numbers, decisiv
         (false, true) => None,
         (false, false) => Some(!decisive),
     };
-    // The first part, unless it must be blamed: then the first that came out like the whole.
-    // What no number of samples would decide goes before what a few more would, and that before what takes fewest.
+    // If it holds, the first part; otherwise the first with the same outcome as the whole. If it is open, the part
+    // that no number of samples would decide, or else the one that needs most.
     let open = || parts.iter().enumerate().filter(|(_, part)| part.holds.is_none());
     let needed = |part: &Judged<'_>| part.few.map_or(f64::INFINITY, longer);
     let stands = match holds {
@@ -163,22 +163,22 @@ fn longer(few: FewSamples) -> f64 {
     few.needed as f64 / few.samples.max(1) as f64
 }
 
-/// A number that is only known to lie between two.
+/// A number known only to lie between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) dim: Dim,
-    /// Where it has no bound on a side, it is since something never ended; else for want of samples.
+    /// Why a side is unbounded: something never ended; otherwise there are too few samples.
     endless: bool,
 }
 
-/// What is said beside a number's range.
+/// Remarks on a number's range.
 #[derive(Default)]
 pub(super) struct Remarks {
     /// In words.
     pub(super) notes: Vec<String>,
-    /// The names of which there are too few samples.
+    /// The names that have too few samples.
     pub(super) few: Vec<FewSamples>,
 }
 
@@ -191,7 +191,7 @@ impl Range {
         self.low == self.high
     }
 
-    /// It has no upper end.
+    /// It has no upper bound.
     pub(super) fn is_open(self) -> bool {
         self.high == f64::INFINITY
     }
@@ -215,13 +215,13 @@ impl Range {
         self.low <= 0.0 && self.high >= 0.0
     }
 
-    /// The quotient by a range that does not hold 0.
+    /// The quotient by a range that does not contain 0.
     fn over(self, other: Range) -> Option<Range> {
         let (dim, factor) = self.dim.over(other.dim)?;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for a in [self.low, self.high] {
             for b in [other.low, other.high] {
-                // Without bounds on both sides the quotient may be anything of their sign.
+                // If neither side is bounded, the quotient may be anything of their sign.
                 let quotient = if a.is_infinite() && b.is_infinite() { 0.0 } else { a * factor / b };
                 (low, high) = (low.min(quotient), high.max(quotient));
             }
@@ -235,7 +235,7 @@ impl Range {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for a in [self.low, self.high] {
             for b in [other.low, other.high] {
-                // nothing times "no bound" is nothing
+                // zero times "no bound" is zero
                 let product = if a == 0.0 || b == 0.0 { 0.0 } else { a * b / divisor };
                 (low, high) = (low.min(product), high.max(product));
             }
@@ -252,7 +252,7 @@ fn less(a: Range, b: Range, or_equal: bool) -> Option<bool> {
     if a.low > b.high || !or_equal && a.low >= b.high {
         return Some(false);
     }
-    // What never ended is not below anything.
+    // A request that never ended is not below anything.
     let endless = a.endless && a.high == f64::INFINITY || b.endless && b.low == f64::NEG_INFINITY;
     endless.then_some(false)
 }
@@ -298,7 +298,7 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers
     judged
 }
 
-/// A number's range; `None`, with the reason among the remarks, when nothing is known of it.
+/// A number's range; `None`, with the reason among the remarks, if nothing is known of it.
 pub(super) fn range(num: &Num, numbers: &dyn Numbers, remarks: &mut Remarks) -> Option<Range> {
     match num {
         Num::Literal(literal) => Some(Range::point(literal.quantity.value, Dim::of(literal))),
@@ -373,7 +373,7 @@ fn together(
     result
 }
 
-/// The left number in the unit of the first literal that has one of its kind, right side first.
+/// The left number in the unit of the first literal of its kind that has one, right side first.
 fn in_written_unit(left: Range, comparison: &Comparison) -> (Option<f64>, String) {
     let literals = [&comparison.right, &comparison.left].into_iter().filter_map(|side| side.first_literal());
     for literal in literals {
@@ -389,9 +389,9 @@ fn in_written_unit(left: Range, comparison: &Comparison) -> (Option<f64>, String
     (Some(left.low), unit.to_owned())
 }
 
-/// A literal's own unit and how many of the record's it is, if numbers of `dim` can be given in it.
+/// A literal's own unit and its size in the record's unit, if numbers of `dim` can be given in it.
 fn unit_of(literal: &Literal, dim: Dim) -> Option<(f64, String)> {
-    // of `1m30s` the last unit
+    // for `1m30s` the last unit
     let number = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
     let unit = match literal.quantity.kind {
         Kind::Duration => literal.text.rsplit(number).next()?,

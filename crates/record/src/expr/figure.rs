@@ -1,30 +1,30 @@
-//! Figures of a plan: names for numbers that are computed from others. Where a condition asks for one, what it stands for
-//! is put behind its name.
+//! Figures of a plan: names for numbers computed from others. Where a condition uses one, its definition is attached
+//! to the name.
 
 use super::{Between, Cond, Expr, ExprError, Kind, Known, Num, Sum};
 use crate::figure::FigureValue;
 use crate::quantile::{Estimate, FewSamples};
 
-/// A name for a number that is computed from others.
+/// A name for a number computed from others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Its name.
     pub name: String,
-    /// How it is worked out.
+    /// How it is computed.
     pub sum: Sum,
-    /// What it is of.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// Names and numbers that one figure may come down to. Figures that use the one before them twice each would double with
-/// every one.
+/// Most names and numbers that one figure may expand to. Figures that each use the previous one twice would double
+/// every time.
 const MAX_PARTS: usize = 1000;
 
 impl Figure {
-    /// The figure whose value is this text, with the figures before it behind their names.
+    /// The figure with this text as its value, with the earlier figures attached to their names.
     ///
     /// # Errors
-    /// The first thing that is wrong with the text and where; one that comes down to more than 1000 names and numbers.
+    /// The first error in the text and where; a figure that expands to more than 1000 names and numbers.
     pub fn after(before: &[Figure], name: &str, text: &str, kind: Kind) -> Result<Figure, ExprError> {
         let sum = Sum::parse(text)?;
         let parts = sum.num.parts(before);
@@ -43,14 +43,14 @@ impl Figure {
 }
 
 impl Expr {
-    /// The condition with these figures behind their names. It reads as before.
+    /// The condition with these figures attached to their names. It reads as before.
     pub fn with_figures(&self, figures: &[Figure]) -> Expr {
         Expr { root: self.root.with_figures(figures) }
     }
 }
 
 impl Sum {
-    /// The number with these figures behind their names. It reads as before.
+    /// The number with these figures attached to their names. It reads as before.
     fn with_figures(&self, figures: &[Figure]) -> Sum {
         Sum { num: self.num.with_figures(figures) }
     }
@@ -75,7 +75,7 @@ impl Cond {
 }
 
 impl Num {
-    /// How many names and numbers it comes down to with these figures behind their names.
+    /// How many names and numbers it expands to with these figures attached to their names.
     fn parts(&self, figures: &[Figure]) -> usize {
         let all = |parts: &[(bool, Num)]| {
             parts.iter().map(|(_, n)| n.parts(figures)).fold(0, usize::saturating_add)
@@ -107,7 +107,7 @@ impl Num {
 }
 
 impl FigureValue {
-    /// What is known of a figure that is of a kind.
+    /// What is known of a figure of this kind.
     pub fn of(known: Known, kind: Kind) -> FigureValue {
         let unit = kind.unit().to_owned();
         match known {

@@ -1,10 +1,10 @@
-//! Text to tokens. Every token knows where it stands, since every message does.
+//! Text to tokens. Every token knows its position, since every message does.
 
 use super::{ExprError, Kind, Literal, Quantity};
 use crate::bound::Operator;
 use crate::units;
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) what: TokenKind,
@@ -116,7 +116,7 @@ fn name(text: &str, at: usize) -> Result<(TokenKind, usize), ExprError> {
     ))
 }
 
-/// `p99.9` and `p99.99` are spelled `p99_9` and `p99_99` in documents.
+/// `p99.9` and `p99.99` are written `p99_9` and `p99_99` in documents.
 fn canonical(name: &str) -> String {
     for (spelled, canonical) in [("p99.9", "p99_9"), ("p99.99", "p99_99")] {
         if let Some(before) = name.strip_suffix(spelled)
@@ -154,7 +154,7 @@ fn literal(text: &str, at: usize) -> Result<(TokenKind, usize), ExprError> {
     }
 }
 
-/// How far a number with its unit reaches: digits, letters, `%`, a point before a digit, a slash before a letter.
+/// The length of a number with its unit: digits, letters, `%`, a point before a digit, a slash before a letter.
 fn literal_len(rest: &str) -> usize {
     let mut chars = rest.char_indices().peekable();
     while let Some((at, c)) = chars.next() {

@@ -6,16 +6,15 @@
 //! p99[10s..30s] < 2 * p99[0s..10s]
 //! ```
 //!
-//! A condition is a comparison (`<` `<=` `>` `>=` `==` `!=`), `steady(NAME, DURATION)`, or several of them
-//! joined by `and` and `or` (`and` binds closer) with parentheses. The sides of a comparison are sums,
-//! differences, products and quotients of numbers with units and of names. A name may hold dots and dashes
-//! (`load-balancer.cpu`), hence a difference needs blanks around its `-`; a name with other characters stands
-//! in quotes. `p99.9` is `p99_9`. In brackets behind a name stands the part of the trial it is asked for:
-//! `p99[10s..30s]`, `goodput[batch 2]`, `db.memory.max[drain]`.
+//! A condition is a comparison (`<` `<=` `>` `>=` `==` `!=`), `steady(NAME, DURATION)`, or several of them joined by
+//! `and` and `or` (`and` binds closer) with parentheses. The sides of a comparison are sums, differences, products and
+//! quotients of numbers with units and of names. A name may contain dots and dashes (`load-balancer.cpu`), so a
+//! difference needs blanks around its `-`; a name with other characters needs quotes. `p99.9` is `p99_9`. Brackets
+//! after a name select a part of the trial: `p99[10s..30s]`, `goodput[batch 2]`, `db.memory.max[drain]`.
 //!
-//! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with
-//! what is known. Evaluating ([`Expr::evaluate`]) asks a [`Numbers`] and is three-valued: what cannot be known
-//! is neither true nor false. Nothing here reads a clock or a file, and no input makes it panic.
+//! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with the
+//! known ones. Evaluating ([`Expr::evaluate`]) queries a [`Numbers`] and is three-valued: an unknown is neither true
+//! nor false. Nothing here reads a clock or a file, and no input makes it panic.
 
 mod check;
 mod display;
@@ -43,12 +42,12 @@ pub use summary::SummaryNumbers;
 
 pub use crate::load::Window;
 
-/// An expression is at most so many bytes long.
+/// The longest expression, in bytes.
 pub const MAX_BYTES: usize = 10_000;
-/// Parentheses stand in one another at most so deep.
+/// The deepest nesting of parentheses.
 pub const MAX_DEPTH: usize = 50;
 
-/// What a number is of. Each kind has one unit in records and in [`Known`].
+/// A number's kind. Each kind has one unit in records and in [`Known`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -94,13 +93,13 @@ impl Kind {
 /// A number with a unit, as written in an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
-    /// What it is of.
+    /// Its kind.
     pub kind: Kind,
     /// In the kind's unit: milliseconds, bytes, per second, percent.
     pub value: f64,
 }
 
-/// Why a text is no expression, or names something unknown.
+/// Why a text is not an expression, or what unknown name it uses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", .hint.as_ref().map(|h| format!("\nhint: {h}")).unwrap_or_default())]
 pub struct ExprError {
@@ -114,7 +113,7 @@ pub struct ExprError {
     pub hint: Option<String>,
 }
 
-/// A checked expression. Two are equal when they say the same, wherever the parts stood in the text.
+/// A checked expression. Two are equal when they mean the same, wherever the parts were in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
     root: Cond,
@@ -125,15 +124,15 @@ pub struct Expr {
 pub struct NameRef {
     /// The name, `p99.9` as `p99_9`.
     pub text: String,
-    /// Where it stands: byte offset.
+    /// Its position: byte offset.
     pub at: usize,
     /// Its length in the text, in bytes.
     pub len: usize,
-    /// The part of the trial it is asked for.
+    /// The part of the trial it is for.
     pub part: Option<Part>,
 }
 
-/// What a number with this unit behind it is of: `ms`, `MiB`, `/s`; `None` for what is no unit of expressions.
+/// The kind of a number with this unit: `ms`, `MiB`, `/s`; `None` if it is not a unit of expressions.
 pub fn kind_of_unit(unit: &str) -> Option<Kind> {
     let known = unit.starts_with(|c: char| c.is_alphabetic() || c == '/');
     lex::quantity(&format!("1{unit}")).filter(|_| known).map(|quantity| quantity.kind)
@@ -143,11 +142,11 @@ impl Expr {
     /// Parses a condition.
     ///
     /// # Errors
-    /// The first thing that is wrong and where. Kinds that cannot be compared are wrong where they are known
-    /// from the text or from the built-in names; unknown names are no error here.
+    /// The first error and where. Kinds that cannot be compared are an error if they are known from the text or from
+    /// the built-in names; unknown names are not an error here.
     pub fn parse(text: &str) -> Result<Expr, ExprError> {
         let expr = Expr { root: parse::parse(text)? };
-        // What is built in need not wait for somebody who knows more names.
+        // Built-in names need not wait for a caller that knows more names.
         expr.check_kinds(&|name| names::built_in_kind(name))?;
         Ok(expr)
     }
@@ -161,7 +160,7 @@ enum Cond {
     /// One of them; at least two.
     Or(Vec<Cond>),
     Compare(Comparison),
-    /// The name has not changed for so long.
+    /// The name has not changed for this long.
     Steady(Name, Literal),
 }
 
@@ -176,9 +175,9 @@ struct Comparison {
 enum Num {
     Literal(Literal),
     Name(Name),
-    /// A figure of the plan, and what it stands for.
+    /// A figure of the plan, and its definition.
     Figure(Name, Box<Num>),
-    /// Terms with their signs (true: taken away); one of them only when its sign is minus.
+    /// Terms with their signs (true: subtracted); a single one only when its sign is minus.
     Sum(Vec<(bool, Num)>),
     /// At least two factors; those marked true divide, which the first never does.
     Product(Vec<(bool, Num)>),

@@ -1,10 +1,10 @@
-//! The names expressions may use, and what their numbers are of.
+//! The names expressions may use, and the kinds of their numbers.
 
 use super::Kind;
 use crate::numbers::NumberSummary;
 use crate::summary::ComponentSummary;
 
-/// A name of a table: what it is called, what its number is of, and what it means, for the page of all names.
+/// A table's entry: name, kind, and meaning, for the page of all names.
 pub(super) struct Named {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
@@ -41,7 +41,7 @@ pub(super) const TIMES: [Named; 11] = [
     named("stdev", Kind::Duration, "The standard deviation."),
 ];
 
-/// Figures of a distribution: behind a prefix (`service.p99`) or alone, then of the response time.
+/// Figures of a distribution: after a prefix (`service.p99`), or alone for the response time.
 pub const FIGURES: [&str; 11] = names_in(&TIMES);
 
 /// Distributions. Their figures are durations.
@@ -90,7 +90,7 @@ pub(super) const COUNTS: [Named; 18] = [
     named("too_large", Kind::Plain, "The response exceeds a limit of loadlab."),
 ];
 
-/// Figures of the whole load that no tag has.
+/// Figures of the whole load that tags do not have.
 pub(super) const WHOLE: [Named; 6] = [
     named("rate", Kind::Rate, "Requests started per second of the measured window."),
     named("goodput", Kind::Rate, "Ok responses per second of the measured window."),
@@ -100,7 +100,7 @@ pub(super) const WHOLE: [Named; 6] = [
     named("drain", Kind::Duration, "How long the drain took; needs `drain` in the plan."),
 ];
 
-/// What a check of durability found, and what it starts from.
+/// The results of a durability check, and its starting point.
 pub(super) const STORED: [Named; 5] = [
     named("accepted", Kind::Plain, "Requests that were answered ok; without `durability` the same as `ok`."),
     named("unanswered", Kind::Plain, "Requests that were sent and got no answer: they may be stored or not."),
@@ -109,8 +109,9 @@ pub(super) const STORED: [Named; 5] = [
     named("lost", Kind::Plain, "Accepted and not stored, at most: `lost == 0`."),
 ];
 
-/// Every built-in name that has no prefix. With [`FIGURES`] behind each of [`SERIES_PREFIXES`] they are all: figures of
-/// the response time, counts of the whole load with each failure by name, rates, and what a durability check found.
+/// Every built-in name without a prefix. With [`FIGURES`] after each of [`SERIES_PREFIXES`] these are all: figures of
+/// the response time, counts of the whole load with each failure by name, rates, and the results of a durability
+/// check.
 pub const NAMES: [&str; 40] = {
     let parts: [&[Named]; 4] = [&TIMES, &COUNTS, &WHOLE, &STORED];
     let mut names = [""; 40];
@@ -126,7 +127,7 @@ pub const NAMES: [&str; 40] = {
     names
 };
 
-/// What can be asked of a component, behind its name: `edge1.cpu`.
+/// Figures of a component, after its name: `edge1.cpu`.
 pub(super) const COMPONENT_FIGURES: [Named; 18] = [
     named("cpu", Kind::Percent, "Mean CPU during the load; 100% is one core. The same as `cpu.mean`."),
     named("cpu.mean", Kind::Percent, "Mean CPU during the load; 100% is one core."),
@@ -151,7 +152,7 @@ pub(super) const COMPONENT_FIGURES: [Named; 18] = [
 /// Distributions a tag has besides its response times.
 pub(super) const TAG_PREFIXES: [&str; 2] = ["ok", "failed_response"];
 
-/// What a probe can be asked for behind its name, which alone is its last reading.
+/// Figures of a probe, after its name, which alone is its last reading.
 pub(super) const PROBE_FIGURES: [Named; 4] = [
     named("first", Kind::Plain, "The first reading."),
     named("last", Kind::Plain, "The last reading: the same as its name alone."),
@@ -159,7 +160,7 @@ pub(super) const PROBE_FIGURES: [Named; 4] = [
     named("mean", Kind::Plain, "The mean of all readings."),
 ];
 
-/// Every built-in name, those with prefixes included.
+/// Every built-in name, including those with prefixes.
 pub fn built_in_names() -> Vec<String> {
     let mut names: Vec<String> = NAMES.iter().map(|n| (*n).to_owned()).collect();
     for prefix in SERIES_PREFIXES {
@@ -173,8 +174,7 @@ pub fn component_names(component: &str) -> Vec<String> {
     COMPONENT_FIGURES.iter().map(|figure| format!("{component}.{}", figure.name)).collect()
 }
 
-/// The component that a name is about, and what is asked of it: `edge1.cpu.max` is `edge1` and `cpu.max`. The longest
-/// figure that fits is meant.
+/// The component and figure of a name: `edge1.cpu.max` is `edge1` and `cpu.max`. The longest matching figure is meant.
 pub fn component_figure(name: &str) -> Option<(&str, &'static str)> {
     let fits = COMPONENT_FIGURES.iter().filter_map(|figure| {
         let component = name.strip_suffix(figure.name)?.strip_suffix('.')?;
@@ -183,7 +183,7 @@ pub fn component_figure(name: &str) -> Option<(&str, &'static str)> {
     fits.max_by_key(|(_, figure)| figure.len())
 }
 
-/// A number of a component by the name behind its own, such as `cpu.max`; with what it is of, unless it was not measured.
+/// A component's number by its figure, such as `cpu.max`, with its kind, unless it was not measured.
 pub fn number_of_component(component: &ComponentSummary, figure: &str) -> Option<(f64, Kind)> {
     let named = COMPONENT_FIGURES.iter().find(|named| named.name == figure)?;
     component_number(component, figure).map(|value| (value, named.kind))
@@ -199,18 +199,18 @@ pub fn tag_names(tag: &str) -> Vec<String> {
     names
 }
 
-/// Every name about a number that is captured from answers.
+/// Every name about a number captured from answers.
 pub fn number_names(number: &str) -> Vec<String> {
     NumberSummary::FIGURES.iter().map(|figure| format!("number.{number}.{figure}")).collect()
 }
 
-/// Every name about a probe. Built-in names go before probes of the same name.
+/// Every name about a probe. Built-in names take precedence over probes of the same name.
 pub fn probe_names(probe: &str) -> Vec<String> {
     let figures = PROBE_FIGURES.iter().map(|figure| format!("{probe}.{}", figure.name));
     std::iter::once(probe.to_owned()).chain(figures).collect()
 }
 
-/// What a built-in name is of; `None` for names that are not built in.
+/// A built-in name's kind; `None` for names that are not built in.
 pub fn built_in_kind(name: &str) -> Option<Kind> {
     if let Some((prefix, figure)) = name.split_once('.') {
         let known = SERIES_PREFIXES.contains(&prefix) && FIGURES.contains(&figure);
@@ -220,8 +220,8 @@ pub fn built_in_kind(name: &str) -> Option<Kind> {
     all.find(|n| n.name == name).map(|n| n.kind)
 }
 
-/// What a name is of as far as its form tells: built-in ones, `tag.NAME.p99`, `number.NAME.p99`, `COMPONENT.cpu`. A probe may
-/// have such a form too (`cache.memory`): who knows the probes asks about them first.
+/// A name's kind as far as its form shows: built-in ones, `tag.NAME.p99`, `number.NAME.p99`, `COMPONENT.cpu`. A probe
+/// may have such a form too (`cache.memory`): a caller that knows the probes checks them first.
 pub fn kind_of(name: &str) -> Option<Kind> {
     if let Some(kind) = built_in_kind(name) {
         return Some(kind);

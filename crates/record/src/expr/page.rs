@@ -1,5 +1,5 @@
-//! The names that conditions may use as a page of the book, made from the tables that conditions are checked against: a
-//! name that exists is on it, and one that does not is not. Text out, nothing else.
+//! The book's page of the names that conditions may use, made from the tables that conditions are checked against: it
+//! lists exactly the names that exist. Text out, nothing else.
 
 use std::fmt::Write;
 

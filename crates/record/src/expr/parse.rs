@@ -1,13 +1,13 @@
 //! Tokens to a tree, by precedence climbing: or, and, comparison, sum, product, primary.
 //!
-//! A parenthesis may hold a condition or a number, hence every level returns either and asks for what it
-//! needs. Depth is bounded by parentheses alone: chains of one level are lists, never nested.
+//! A parenthesis may contain a condition or a number, so every level returns either and demands what it needs. Depth
+//! is bounded by parentheses alone: chains of one level are lists, never nested.
 
 use super::elsewhere;
 use super::lex::{Token, TokenKind, tokens};
 use super::{Comparison, Cond, ExprError, Kind, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, PartText, Span};
 
-/// Either of the two, and where it stands.
+/// Either of the two, and its position.
 enum Any {
     Cond(Cond),
     Num(Num),
@@ -81,7 +81,7 @@ impl Parser<'_> {
         ExprError { message, at: token.at, len: token.len, hint: hint.map(str::to_owned) }
     }
 
-    /// What a token reads like.
+    /// A token as text.
     fn shown(&self, token: &Token) -> String {
         match token.what {
             TokenKind::End => "the end".to_owned(),
@@ -94,7 +94,7 @@ impl Parser<'_> {
         self.error(token, format!("expected {what}, found {}", self.shown(token)), None)
     }
 
-    /// Something stands behind a whole expression.
+    /// Something follows a whole expression.
     fn trailing(&self) -> ExprError {
         let token = self.token();
         let before = self.next.checked_sub(1).and_then(|i| self.tokens.get(i));
@@ -251,7 +251,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The number behind the `(` that is next.
+    /// The number after the `(` that is next.
     fn argument(&self) -> Option<f64> {
         match &self.tokens.get(self.next + 1)?.what {
             TokenKind::Literal(literal) => Some(literal.quantity.value),
@@ -286,7 +286,7 @@ impl Parser<'_> {
         Ok(Name { text, part: None, at: token.at, len: token.len })
     }
 
-    /// The part of the trial behind a name, if there is one.
+    /// The part of the trial after a name, if there is one.
     fn part(&mut self, mut name: Name) -> Result<Name> {
         let start = self.next;
         if self.take(&TokenKind::OpenWindow) {

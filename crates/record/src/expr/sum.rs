@@ -1,4 +1,4 @@
-//! A number that is computed from others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
+//! A number computed from others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
 
 use super::check::{Dim, check_names};
 use super::eval::{Between, Known, Numbers, Part, Remarks, range};
@@ -15,15 +15,14 @@ impl Sum {
     /// Parses it.
     ///
     /// # Errors
-    /// The first thing that is wrong and where; a condition; kinds that do not go together, as far as built-in names
-    /// and units tell.
+    /// The first error and where; a condition; incompatible kinds, as far as built-in names and units show.
     pub fn parse(text: &str) -> Result<Sum, ExprError> {
         let sum = Sum { num: parse::parse_num(text)? };
         sum.kind(&|name| names::built_in_kind(name))?;
         Ok(sum)
     }
 
-    /// Every name it asks for, in the order of the text.
+    /// Every name it uses, in the order of the text.
     pub fn names(&self) -> Vec<NameRef> {
         let mut found = Vec::new();
         self.num.each_name(&mut |name| found.push(name.to_ref()));
@@ -38,10 +37,10 @@ impl Sum {
         check_names(&self.names(), known)
     }
 
-    /// What it is of, where `kind` tells what names are of; a name it does not know goes with all.
+    /// Its kind, where `kind` returns the kinds of names; a name it does not know is compatible with all.
     ///
     /// # Errors
-    /// The first two parts that do not go together.
+    /// The first two incompatible parts.
     pub fn kind(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Kind, ExprError> {
         self.num.dim(kind).map(kind_of)
     }
@@ -63,7 +62,7 @@ impl Sum {
                     low: finite(known.low),
                     high: finite(known.high),
                 };
-                // By itself a percentile knows the largest sample, too.
+                // A percentile on its own also knows the largest sample.
                 let largest = match &self.num {
                     Num::Name(name) => match numbers.number(&name.text, None) {
                         Known::Between(between) => between.largest,
@@ -95,7 +94,7 @@ impl Sum {
     }
 }
 
-/// Numbers in which what few samples say stands for the percentile.
+/// Numbers in which the estimate from few samples takes the percentile's place.
 struct Likely<'a>(&'a dyn Numbers);
 
 impl Numbers for Likely<'_> {

@@ -11,9 +11,9 @@ use crate::quantile::{FewSamples, quantile_of, samples_needed};
 use crate::summary::{Distribution, ProbeSummary, Requests, Summary, TagSummary};
 use crate::units::format_count;
 
-/// A second of the record belongs to a window that it overshoots by no more than this.
+/// A second of the record belongs to a window if it extends past it by no more than this.
 const SLACK_S: f64 = 0.001;
-/// A window reaches at most so far beyond the load's end, whose last tick may be short.
+/// A window extends at most this far beyond the load's end, whose last tick may be short.
 const BEYOND_S: f64 = 1.0;
 
 /// Numbers over a finished trial.
@@ -50,7 +50,7 @@ impl<'a> SummaryNumbers<'a> {
         window.ok_or_else(|| format!("there was no batch {number}"))
     }
 
-    /// A number of the whole trial; `None` when there is no such name.
+    /// A number of the whole trial; `None` if there is no such name.
     fn whole(&self, name: &str) -> Option<Known> {
         let s = self.summary;
         let (prefix, figure) = name.split_once('.').unwrap_or(("response", name));
@@ -106,7 +106,7 @@ impl<'a> SummaryNumbers<'a> {
         }
     }
 
-    /// `tag.NAME.REST`, where both parts may hold dots.
+    /// `tag.NAME.REST`, where both parts may contain dots.
     fn of_tag(&self, name: &str) -> Option<Known> {
         let name = name.strip_prefix("tag.")?;
         self.summary.by_tag.iter().find_map(|(tag, numbers)| {
@@ -115,7 +115,7 @@ impl<'a> SummaryNumbers<'a> {
         })
     }
 
-    /// `number.NAME.FIGURE`, where the name may hold dots.
+    /// `number.NAME.FIGURE`, where the name may contain dots.
     fn of_number(&self, name: &str) -> Option<Known> {
         let (number, figure) = name.strip_prefix("number.")?.rsplit_once('.')?;
         let number = self.summary.numbers.get(number)?;
@@ -160,7 +160,7 @@ impl<'a> SummaryNumbers<'a> {
         })
     }
 
-    /// A number of a part of the load; `None` when there is no such name.
+    /// A number of a part of the load; `None` if there is no such name.
     fn within(&self, name: &str, window: Window) -> Option<Known> {
         self.whole(name)?;
         if let Some(why) = self.not_covered(window) {
@@ -184,7 +184,7 @@ impl<'a> SummaryNumbers<'a> {
             "rate" => per_s(counts.started),
             "goodput" => per_s(counts.ok),
             "accepted" if self.summary.loss.is_none() => plain(counts.ok),
-            // what is in flight is carried from tick to tick, and not to be added
+            // in-flight requests carry over from tick to tick, and must not be summed
             "in_flight" => no_window(),
             _ => counted(name, &Requests::from(&counts), &counts.failures).unwrap_or_else(no_window),
         })
@@ -203,7 +203,7 @@ impl<'a> SummaryNumbers<'a> {
         short.then(|| format!("the load ended after {} s", format_count(end_s)))
     }
 
-    /// Where the interval log keeps a distribution: what is known exactly, and what is censored.
+    /// The interval log's series of a distribution: the exact and the censored values.
     fn series_of(&self, prefix: &str) -> Option<[Series; 2]> {
         let one = |name: &str| Some([Some(name.to_owned()), None]);
         match prefix {
@@ -231,12 +231,12 @@ impl<'a> SummaryNumbers<'a> {
             histogram
         };
         let [known, censored] = series;
-        // Its seconds tell how autocorrelated they are, if there are some, and the whole load does.
+        // Its seconds show how autocorrelated they are, if there are several, and so does the whole load.
         let seconds: Vec<Vec<(u64, u64)>> = matching(known).iter().map(|i| i.values().collect()).collect();
         let whole = Dependence::known(self.summary.response_ms.few.widened.unwrap_or(1.0));
         let dependence = Dependence::of_stretches(&seconds).or(whole);
         let distribution = Distribution::dependent(&merged(known), &merged(censored), dependence);
-        // A service time that is the response time is not recorded twice.
+        // A service time equal to the response time is not recorded twice.
         if distribution.count == 0 && known.as_deref() == Some("service") {
             let response = [Some("response".to_owned()), Some("response_censored".to_owned())];
             return self.figure_within(&response, figure, window);
@@ -259,7 +259,7 @@ impl Numbers for SummaryNumbers<'_> {
         found.unwrap_or_else(|| Known::Unknown("the trial has no figure of that name".to_owned()))
     }
 
-    /// A summary has no course of time to look back on.
+    /// A summary has no history to look back on.
     fn steady(&self, _name: &str, _for_ns: u64) -> Option<bool> {
         None
     }
@@ -307,8 +307,8 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
     }))
 }
 
-/// A figure of a distribution of so many seconds. `least` is the least time known exactly where only a part of it is
-/// censored.
+/// A figure of a distribution that lasted this many seconds. `least` is the least time known exactly if only a part of
+/// it is censored.
 fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, lasted_s: f64) -> Known {
     let Distribution { count, censored, .. } = *distribution;
     if let Some(bound) = distribution.over_ms.get(figure) {

@@ -1,28 +1,28 @@
-//! One character of a text in all of its ways of being written: as itself, `%2B`, `+`, `\n`, `\/`, `\u002b`, `&plus;`,
-//! `&#43;`, and with an escape of the escape (`%252B`, `\\\/`, `&amp;#43;`).
+//! One character of a text in every encoding: as itself, `%2B`, `+`, `\n`, `\/`, `\u002b`, `&plus;`, `&#43;`, and with
+//! an escape of the escape (`%252B`, `\\\/`, `&amp;#43;`).
 
 use super::entities;
 
-/// How many escapes deep a character is read.
+/// How many levels of escapes are decoded.
 pub const DEPTH: u8 = 2;
-/// Digits of a number in an escape, leading zeros included.
+/// Digits of a number in an escape, including leading zeros.
 const MOST_DIGITS: usize = 10;
 
-/// What stands at a place.
+/// What is at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// These bytes, written up to there.
+    /// These bytes, encoded up to there.
     Unit(Unit),
     /// The text ends within an escape.
     CutOff,
 }
 
-/// Bytes of one character, and where its writing ends.
+/// Bytes of one character, and where its encoding ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     bytes: [u8; 4],
     count: u8,
-    /// The place behind it.
+    /// The offset after it.
     pub end: usize,
 }
 
@@ -37,19 +37,19 @@ impl Unit {
         Unit { bytes, count, end }
     }
 
-    /// What it stands for.
+    /// What it represents.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.count)]
     }
 }
 
-/// A byte that may stand for another one.
+/// A byte that may represent another one.
 #[inline]
 pub fn is_special(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'+')
 }
 
-/// Everything that the text at a place may stand for.
+/// Everything that the text at a position may represent.
 pub fn each(text: &[u8], at: usize, depth: u8, take: &mut dyn FnMut(Read)) {
     let Some(byte) = text.get(at) else { return take(Read::CutOff) };
     take(Read::Unit(Unit::byte(*byte, at + 1)));
@@ -119,7 +119,7 @@ fn unicode(text: &[u8], at: usize, take: &mut dyn FnMut(Read)) {
     if let Some(c) = char::from_u32(first.value) {
         return take(Read::Unit(Unit::character(c, first.end)));
     }
-    // The second half of a pair may have its own backslash escaped, too.
+    // The backslash of a pair's second half may itself be escaped, too.
     let slashes = text[first.end..].iter().take_while(|b| **b == b'\\').count();
     let behind = first.end + slashes;
     let second = number(text, behind + 1, 16, 4);
@@ -136,7 +136,7 @@ fn unicode(text: &[u8], at: usize, take: &mut dyn FnMut(Read)) {
     }
 }
 
-/// `#43;`, `#x2b;`, `plus;`; the semicolon may be missing behind a number.
+/// `#43;`, `#x2b;`, `plus;`; the semicolon may be missing after a number.
 fn ampersand(text: &[u8], at: usize, take: &mut dyn FnMut(Read)) {
     if text.get(at) != Some(&b'#') {
         let rest = text.get(at..).unwrap_or_default();
@@ -162,12 +162,12 @@ fn ampersand(text: &[u8], at: usize, take: &mut dyn FnMut(Read)) {
     }
 }
 
-/// A number of an escape.
+/// The number in an escape.
 struct Digits {
     value: u32,
     count: usize,
     end: usize,
-    /// The text ended before the most digits were there.
+    /// The text ended before the maximum number of digits.
     is_cut_off: bool,
 }
 

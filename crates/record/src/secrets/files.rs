@@ -1,4 +1,4 @@
-//! Masks files that others have written: logs of components, which write into them by themselves.
+//! Masks files that other processes have written: logs of components, which write into them directly.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use super::Secrets;
 
 impl Secrets {
-    /// Masks a file, which nobody may write to any more. It is replaced as a whole, or stays as it is.
+    /// Masks a file that nothing writes to any more. It is replaced as a whole, or stays as it is.
     ///
     /// # Errors
-    /// What reading or writing answers; the file is then as it was.
+    /// The error of reading or writing; the file is then as it was.
     pub fn mask_file(&self, path: &Path) -> io::Result<()> {
-        // A pipe or a device would never end, and behind a link is a file of somebody else.
+        // A pipe or a device would never end, and a link may lead to another user's file.
         if self.is_empty() || !fs::symlink_metadata(path)?.is_file() {
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl Secrets {
         let beside = PathBuf::from(beside);
         let masked = self.mask_beside(path, &beside).and_then(|()| fs::rename(&beside, path));
         if masked.is_err() {
-            // Best effort: what it holds is masked.
+            // Best effort: its content is masked.
             let _ = fs::remove_file(&beside);
         }
         masked

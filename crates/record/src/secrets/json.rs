@@ -1,7 +1,7 @@
-//! Writes values as JSON with their texts masked, as `serde_json` would write them otherwise. Names of fields and of variants
-//! stay as they are: a secret that happens to be one of them must not make a record that nobody can read.
+//! Writes values as JSON with their texts masked, otherwise as `serde_json` would. Names of fields and variants stay
+//! unchanged: a secret that equals one of them must not make a record unreadable.
 //!
-//! A serializer of its own, and none that is generic over another one: what writes each type of the record is then in the
+//! A dedicated serializer, not one generic over another: the code that writes each type of the record is then in the
 //! program once, with secrets or without.
 
 use serde::ser::{
@@ -24,12 +24,12 @@ struct Json<'a> {
     secrets: &'a Secrets,
     is_pretty: bool,
     depth: usize,
-    /// Texts are written as they are: they are names of the record's own.
+    /// Texts are written unmasked: they are the record's own names.
     is_own_name: bool,
 }
 
 impl Json<'_> {
-    /// What is no text, as `serde_json` writes it.
+    /// Anything that is not text, as `serde_json` writes it.
     fn plain(&mut self, value: impl Serialize) -> Result<()> {
         serde_json::to_writer(&mut self.out, &value)
     }
@@ -39,7 +39,7 @@ impl Json<'_> {
         self.depth += 1;
     }
 
-    /// Goes on to another element.
+    /// Moves on to another element.
     fn next(&mut self, is_first: bool) {
         if !is_first {
             self.out.push(b',');
@@ -73,7 +73,7 @@ impl Json<'_> {
         Ok(())
     }
 
-    /// A variant that holds something is an object of one field.
+    /// A variant with content is an object with one field.
     fn variant(&mut self, variant: &'static str) -> Result<()> {
         self.open(b'{');
         self.next(true);
@@ -81,18 +81,18 @@ impl Json<'_> {
     }
 }
 
-/// An array or an object that is being written.
+/// An array or an object being written.
 struct Parts<'w, 'a> {
     json: &'w mut Json<'a>,
     is_first: bool,
     closing: u8,
-    /// It is inside the object of a variant.
+    /// It is inside a variant's object.
     in_variant: bool,
     /// A struct with flattened fields, which serde writes as a map of unknown length.
     is_flattened: bool,
-    /// The value to come is the name of a variant ([`TAG`]).
+    /// The next value is the name of a variant ([`TAG`]).
     is_tag: bool,
-    /// Masked keys of a map: two keys may differ in their secrets alone.
+    /// Masked keys of a map: two keys may differ only in their secrets.
     masked_keys: Vec<Vec<u8>>,
 }
 
@@ -129,7 +129,7 @@ impl<'w, 'a> Parts<'w, 'a> {
         self.json
     }
 
-    /// Numbers the key that was written from there on if another key of this map was masked to the same text.
+    /// Numbers the key written from there on if another key of this map was masked to the same text.
     fn keep_apart(&mut self, from: usize) {
         let key = &self.json.out[from..];
         if !key.windows(MASK.len()).any(|part| part == MASK.as_bytes()) {

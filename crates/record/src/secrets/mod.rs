@@ -1,8 +1,9 @@
 //! Values that nothing loadlab writes or serves may show, and how they are found in text.
 //!
-//! A secret is found however it is written: raw, percent-encoded, form-encoded, escaped as in JSON or HTML, in base64, and in
-//! any mixture of these, each up to twice over; one of several lines also line by line. `decode` reads one character in all of its ways of being written,
-//! `needle` holds what is looked for, `scan` looks for it. Nothing here decides what is a secret.
+//! A secret is found in any encoding: raw, percent-encoded, form-encoded, escaped as in JSON or HTML, in base64, and
+//! in any mixture of these, each up to twice over; one of several lines also line by line. `decode` reads one
+//! character in all its encodings, `needle` holds what is searched for, `scan` searches for it. Nothing here decides
+//! what is a secret.
 
 mod decode;
 mod entities;
@@ -26,11 +27,11 @@ use serde::Serialize;
 use needle::Needle;
 use scan::Scan;
 
-/// What stands in place of a secret.
+/// Replaces a secret.
 pub const MASK: &str = "***";
-/// Bytes that a secret has at least: masking shorter ones would blank half of what is written.
+/// Minimum length of a secret, in bytes: masking shorter ones would blank out half of the output.
 pub const LEAST_BYTES: usize = 8;
-/// The same of a captured value, in an example: shorter ones would be found everywhere.
+/// The same for a captured value, in an example: shorter ones would be found everywhere.
 pub const LEAST_CAPTURED_BYTES: usize = 4;
 /// How much of a stream is masked at a time.
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -38,7 +39,7 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// Values that nothing loadlab writes or serves may show. Cheap to clone; the default has none.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    /// None while there are no secrets: then nothing is looked for.
+    /// `None` if there are no secrets: then nothing is searched.
     kept: Option<Arc<Kept>>,
 }
 
@@ -62,8 +63,8 @@ impl Kept {
     }
 }
 
-/// Lines of a value that has several, such as a key: whoever shows it may put something before each of them. What frames a
-/// key is no secret.
+/// The lines of a multi-line value, such as a key: each may be shown with something in front of it. The lines that
+/// frame a key are not secret.
 fn lines_of(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = value.split(|b| matches!(b, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
     let is_whole = !value.iter().any(|b| matches!(b, b'\n' | b'\r'));
@@ -80,8 +81,8 @@ pub struct TooShort {
 }
 
 impl Secrets {
-    /// Adds a value. One that is percent-encoded is masked in its decoded form, too; of one that has several lines, so is
-    /// each line of at least [`LEAST_BYTES`].
+    /// Adds a value. A percent-encoded one is masked in its decoded form, too, and so is each line of at least
+    /// [`LEAST_BYTES`] of a multi-line one.
     ///
     /// # Errors
     /// It is shorter than [`LEAST_BYTES`].
@@ -94,8 +95,8 @@ impl Secrets {
         Ok(())
     }
 
-    /// Adds a value whose length nobody chose, such as one that was captured: from [`LEAST_CAPTURED_BYTES`] on, it is
-    /// masked.
+    /// Adds a value whose length was not chosen, such as a captured one: it is masked if it has at least
+    /// [`LEAST_CAPTURED_BYTES`].
     pub fn add_captured(&mut self, value: &[u8]) {
         if value.len() >= LEAST_CAPTURED_BYTES {
             Arc::make_mut(self.kept.get_or_insert_default()).add(value, LEAST_CAPTURED_BYTES);
@@ -128,7 +129,7 @@ impl Secrets {
         }
     }
 
-    /// The same of any bytes.
+    /// The same for any bytes.
     pub fn mask_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(kept) = &self.kept else { return Cow::Borrowed(bytes) };
         let found = kept.scan.of(bytes, true);
@@ -140,8 +141,8 @@ impl Secrets {
         Cow::Owned(masked)
     }
 
-    /// The same of the beginning of something longer: what its last bytes may begin is unknown, so where they are the
-    /// beginning of a secret they are left out.
+    /// The same for the beginning of something longer: its last bytes are left out if they may be the beginning of a
+    /// secret.
     pub fn mask_beginning<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(kept) = &self.kept else { return Cow::Borrowed(bytes) };
         let found = kept.scan.of(bytes, false);
@@ -153,7 +154,7 @@ impl Secrets {
         Cow::Owned(masked)
     }
 
-    /// The value as JSON on one line, its texts masked; names of fields and variants are no texts.
+    /// The value as JSON on one line, its texts masked; names of fields and variants do not count as texts.
     ///
     /// # Errors
     /// It cannot be written as JSON.
@@ -169,17 +170,17 @@ impl Secrets {
         json::write(value, self, true)
     }
 
-    /// The value with its texts masked, for those who read it from memory. `None` if that fails: nothing is shown
-    /// rather than a secret.
+    /// The value with its texts masked, for readers that get it from memory. `None` if that fails: showing nothing is
+    /// better than showing a secret.
     pub fn mask_value<T: Maskable>(&self, value: T) -> Option<T> {
         if self.is_empty() { Some(value) } else { value.masked(self) }
     }
 
-    /// Copies a stream with [`MASK`] in place of each secret, wherever reading happens to cut it. Tells whether there
+    /// Copies a stream with [`MASK`] in place of each secret, wherever reads happen to cut it. Returns whether there
     /// was one.
     ///
     /// # Errors
-    /// What reading or writing answers.
+    /// The error of reading or writing.
     pub fn mask_stream(&self, from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
         let Some(kept) = &self.kept else { return io::copy(from, to).map(|_| false) };
         let (mut held, mut masked, mut any) = (Vec::new(), Vec::new(), false);

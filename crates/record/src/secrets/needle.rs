@@ -1,18 +1,18 @@
-//! What is looked for: a value as it is, and what of it is the same in base64 whatever stands around it.
+//! What is searched for: a value as it is, and the part of its base64 that does not depend on the surrounding bytes.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Bytes to be found, each in any of its ways of being written.
+/// Bytes to be found, in any encoding.
 #[derive(Clone, Debug)]
 pub struct Needle {
     /// At least one.
     pub bytes: Box<[u8]>,
-    /// The character before and the one after hold bits of the value as well.
+    /// Whether the characters before and after contain bits of the value as well.
     pub shared: Shared,
 }
 
-/// Which characters of base64 around a needle hold bits of the value, beside bits of what stands around it.
+/// Which base64 characters around a needle contain bits of the value, together with bits of its surroundings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
     /// The needle is base64: padding may follow it.
@@ -38,7 +38,7 @@ impl Needle {
     }
 }
 
-/// The characters that hold bits of the value alone where `before` bytes (modulo 3) stand before it.
+/// The characters that contain only bits of the value if `before` bytes (modulo 3) precede it.
 fn base64_of(value: &[u8], before: usize, engine: &impl Engine) -> Needle {
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(value);

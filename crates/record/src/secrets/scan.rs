@@ -1,4 +1,5 @@
-//! Looks for needles at every place of a text. Text in which nothing begins like a needle costs one look at each byte.
+//! Searches for needles at every position of a text. Text in which nothing begins like a needle costs one lookup per
+//! byte.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,10 +8,10 @@ use super::MASK;
 use super::decode::{self, DEPTH, Read};
 use super::needle::Needle;
 
-/// What is looked for, and how it may begin.
+/// What is searched for, and how it may begin.
 #[derive(Clone)]
 pub struct Scan {
-    /// By their first byte: a key file is hundreds of them, few of which begin alike.
+    /// By their first byte: a key file has hundreds, few of which begin alike.
     needles: Box<[Vec<Needle>; 256]>,
     /// Whether something may begin with a byte.
     begins: Box<[bool; 256]>,
@@ -25,14 +26,14 @@ impl Default for Scan {
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where secrets stand, in order, apart from one another.
+    /// The positions of secrets, in order, not overlapping.
     pub spans: Vec<Range<usize>>,
-    /// Up to here it is certain; behind it a secret may begin that goes on beyond the end.
+    /// Certain up to here; after it a secret may begin that continues beyond the end.
     pub certain: usize,
 }
 
 impl Found {
-    /// Writes what is certain of the text with its secrets masked.
+    /// Writes the certain part of the text with its secrets masked.
     pub fn write(&self, text: &[u8], to: &mut Vec<u8>) {
         let mut from = 0;
         for span in &self.spans {
@@ -43,19 +44,19 @@ impl Found {
         to.extend_from_slice(&text[from..self.written()]);
     }
 
-    /// How much of the text [`Found::write`] stands for.
+    /// How much of the text [`Found::write`] covers.
     pub fn written(&self) -> usize {
         self.spans.last().map_or(0, |last| last.end).max(self.certain)
     }
 
-    /// Leaves the last character open: in base64 it may hold bits of what comes next.
+    /// Leaves the last character open: in base64 it may contain bits of what comes next.
     pub fn keep_last(&mut self) {
         self.certain = self.certain.saturating_sub(1);
     }
 }
 
 impl Scan {
-    /// Looks for these as well.
+    /// Adds needles.
     pub fn add(&mut self, needles: Vec<Needle>) {
         for needle in needles {
             if let Some(first) = needle.bytes.first() {
@@ -68,7 +69,7 @@ impl Scan {
         }
     }
 
-    /// Where needles stand in a text; `is_whole` if nothing follows it.
+    /// The positions of needles in a text; `is_whole` if nothing follows it.
     pub fn of(&self, text: &[u8], is_whole: bool) -> Found {
         let mut found = Found { spans: Vec::new(), certain: text.len() };
         let mut tries = Tries::default();
@@ -98,7 +99,7 @@ impl Scan {
         found
     }
 
-    /// First bytes of the needles that may begin at a place.
+    /// First bytes of the needles that may begin at a position.
     fn needles_at(&self, text: &[u8], at: usize) -> Firsts {
         let mut firsts = Firsts::default();
         match decode::is_special(text[at]) {
@@ -117,7 +118,7 @@ impl Scan {
 struct Firsts([u128; 2]);
 
 impl Firsts {
-    /// Of an escape that is cut off nobody knows what it stands for.
+    /// The meaning of an escape that is cut off is unknown.
     const ALL: Firsts = Firsts([u128::MAX; 2]);
 
     fn add(&mut self, byte: u8) {
@@ -137,7 +138,7 @@ impl Iterator for Firsts {
     }
 }
 
-/// Where the writing of a needle ends that has been found up to `end`; `None` if what follows decides.
+/// Where a needle's encoding ends if it has been matched up to `end`; `None` if what follows decides.
 fn behind(needle: &Needle, text: &[u8], end: usize, is_whole: bool) -> Option<usize> {
     if !needle.shared.is_base64 {
         return Some(end);
@@ -150,7 +151,7 @@ fn behind(needle: &Needle, text: &[u8], end: usize, is_whole: bool) -> Option<us
     one(text, end, is_whole, |b| b == b'=')
 }
 
-/// Behind one byte of a kind, however it is written; where it is not there, `at` itself.
+/// The offset after one byte of a kind, however it is encoded; `at` itself if there is none.
 fn one(text: &[u8], at: usize, is_whole: bool, is: fn(u8) -> bool) -> Option<usize> {
     let (mut end, mut is_cut_off) = (at, false);
     decode::each(text, at, DEPTH, &mut |read| match read {
@@ -161,7 +162,7 @@ fn one(text: &[u8], at: usize, is_whole: bool, is: fn(u8) -> bool) -> Option<usi
     (is_whole || !is_cut_off).then_some(end)
 }
 
-/// Where the writing of a needle begins that was found at `at`.
+/// Where the encoding of a needle found at `at` begins.
 fn before(needle: &Needle, text: &[u8], at: usize) -> usize {
     let shares = at > 0 && needle.shared.before && is_base64(text[at - 1]);
     at - usize::from(shares)
@@ -171,7 +172,7 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// Adds a span that begins no earlier than all others, but for a character of base64.
+/// Adds a span that begins no earlier than all others, except by one base64 character.
 fn add(spans: &mut Vec<Range<usize>>, mut span: Range<usize>) {
     while let Some(last) = spans.pop_if(|last| last.end > span.start) {
         span = last.start.min(span.start)..last.end.max(span.end);
@@ -179,7 +180,7 @@ fn add(spans: &mut Vec<Range<usize>>, mut span: Range<usize>) {
     spans.push(span);
 }
 
-/// What is certain where a needle may begin at `at` and go on beyond the end. Spans that reach into it are not.
+/// What is certain if a needle may begin at `at` and continue beyond the end. Spans that extend into it are not.
 fn certain(spans: &mut Vec<Range<usize>>, at: usize, needle: &Needle) -> usize {
     let mut certain = at - usize::from(at > 0 && needle.shared.before);
     while let Some(last) = spans.pop_if(|last| last.end > certain) {
@@ -188,19 +189,19 @@ fn certain(spans: &mut Vec<Range<usize>>, at: usize, needle: &Needle) -> usize {
     certain
 }
 
-/// What came of looking at one place.
+/// The result of matching at one position.
 enum Tried {
     No,
-    /// It stands there up to here.
+    /// It matches up to here.
     Until(usize),
     /// The text ends before it is decided.
     CutOff,
 }
 
-/// Ways through a text and a needle, beside one another where the text can be read in more than one way.
+/// Parallel paths through a text and a needle, where the text can be decoded in more than one way.
 #[derive(Default)]
 struct Tries {
-    /// How much of the needle has been found, and where the text goes on.
+    /// How much of the needle has been matched, and where the text continues.
     open: Vec<(usize, usize)>,
     seen: BTreeSet<(usize, usize)>,
 }
@@ -236,7 +237,7 @@ impl Tries {
         }
     }
 
-    /// Goes on in all ways in which what stands here can be read. Tells whether the text ends within one.
+    /// Continues with every way to decode what is here. Returns whether the text ends within one.
     fn branch(&mut self, rest: &[u8], text: &[u8], found: usize, place: usize) -> bool {
         let (open, seen, mut is_cut_off) = (&mut self.open, &mut self.seen, false);
         decode::each(text, place, DEPTH, &mut |read| match read {

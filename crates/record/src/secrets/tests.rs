@@ -1,4 +1,4 @@
-//! A secret is found however it is written; nothing else is touched.
+//! A secret is found in any encoding; nothing else is touched.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
@@ -55,7 +55,7 @@ fn what_is_given_percent_encoded_is_found_decoded() {
     assert_eq!(secrets(&["p%40ss%2Fword"]).mask(&STANDARD.encode("abcp@ss/word")), "YWJj***");
 }
 
-/// A key as tools make them, of made-up bytes: 26 lines, the last of them short.
+/// A key in the usual format, of made-up bytes: 26 lines, the last of them short.
 fn key() -> String {
     let bytes: Vec<u8> = (0..1220u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let text = STANDARD.encode(bytes);
@@ -125,7 +125,7 @@ fn names_of_fields_and_variants_are_no_texts() {
     );
 }
 
-/// Every kind of thing that can be written as JSON.
+/// Every kind of value that can be written as JSON.
 #[derive(Clone, Debug, serde::Serialize)]
 enum Any {
     Nothing,
@@ -173,7 +173,7 @@ fn only_what_can_be_a_key_is_one() {
     assert!(of.json(&BTreeMap::from([(vec![1], 1)])).is_err());
 }
 
-/// Hands out a few bytes at a time.
+/// Returns a few bytes at a time.
 struct Slowly<'a>(&'a [u8], usize);
 
 impl Read for Slowly<'_> {
@@ -212,7 +212,7 @@ fn a_file_is_replaced_as_a_whole() {
     secrets(&["s3cret+token"]).mask_file(&log).unwrap();
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "one\n***\ntwo\n");
     assert!(!beside.exists());
-    // A link leads to what is somebody else's.
+    // A link may lead to another user's file.
     let other = dir.path().join("other");
     std::fs::write(&other, "s3cret+token").unwrap();
     let link = dir.path().join("link");
@@ -221,7 +221,7 @@ fn a_file_is_replaced_as_a_whole() {
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "s3cret+token");
 }
 
-/// One character in one of its ways of being written.
+/// One character in one of its encodings.
 fn written(c: char, way: u8) -> String {
     let bytes = c.to_string().into_bytes();
     let percent = |upper: bool| {
@@ -310,7 +310,7 @@ proptest! {
     }
 }
 
-/// A secret may be a name that the record itself uses: what holds it stays readable, and its texts are masked.
+/// A secret may equal a name that the record itself uses: the record stays readable, and its texts are masked.
 #[test]
 fn names_of_the_record_survive_secrets_that_equal_them() {
     use crate::event::{Event, EventKind};

@@ -1,6 +1,6 @@
-//! Values of the record that are shown from memory as well. They are masked as the record's files are: written as JSON, and
-//! read again. All of it is done here and not where it is asked for, so that what writes and reads a type is in the program
-//! once.
+//! Values of the record that are also shown from memory. They are masked as the record's files are: written as JSON,
+//! and read again. All of that is done here and not at the call sites, so that the code that writes and reads a type
+//! is in the program once.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use crate::summary::{Doubt, Summary};
 
 /// What can be masked by [`Secrets::mask_value`].
 pub trait Maskable {
-    /// The same with its texts masked; `None` if that fails. Nothing is to be shown then.
+    /// The same with its texts masked; `None` if that fails. Then show nothing.
     #[must_use]
     fn masked(self, secrets: &Secrets) -> Option<Self>
     where
@@ -70,7 +70,7 @@ impl Secrets {
     }
 }
 
-/// Whatever the record holds reads back as it was written.
+/// Whatever the record contains reads back as it was written.
 fn read_back<T: Serialize + DeserializeOwned>(value: &T, secrets: &Secrets) -> Option<T> {
     let masked = secrets.json(value).and_then(|text| serde_json::from_slice(&text));
     masked.inspect_err(|error| debug_assert!(false, "{error}")).ok()

@@ -1,4 +1,4 @@
-//! What can go wrong with a run directory, in words that name the file and the way out.
+//! Errors of a run directory, in words that name the file and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::hlog::HlogError;
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Something is there already, and would be mixed with the new record.
+    /// Something is already there, and would be mixed with the new record.
     #[error(
         "`{}` exists and is not an empty folder\nhint: choose another folder with --out, or remove this one",
         .path.display()
@@ -17,7 +17,7 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// A folder was there already, and others could put files or links of theirs into the record.
+    /// The folder already existed, and others could put their files or links into the record.
     #[error(
         "`{}` cannot be used for a record: {why}\nhint: choose a folder that does not exist yet, such as {}; \
          loadlab creates it",
@@ -37,7 +37,7 @@ pub enum StoreError {
     Name {
         /// The name.
         name: String,
-        /// Where it was to be.
+        /// Where it was to be created.
         path: PathBuf,
     },
     /// Writing failed.
@@ -47,9 +47,9 @@ pub enum StoreError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What is on disk nevertheless, in words.
+        /// What is safely on disk, in words.
         safe: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Reading failed.
@@ -57,10 +57,10 @@ pub enum StoreError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The folder is no run directory.
+    /// The folder is not a run directory.
     #[error(
         "`{}` is not a run directory: it has no manifest.json\nhint: choose a folder that `loadlab run` made, \
          such as loadlab-runs/NAME-TIME",
@@ -82,10 +82,10 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: u64,
-        /// The one that is read.
+        /// The version this loadlab reads.
         known: u32,
     },
-    /// A file holds something it should not.
+    /// A file contains something it should not.
     #[error("{}:{line}:{column}: {message}\nhint: {hint}", .path.display())]
     Garbled {
         /// The file.
@@ -135,7 +135,7 @@ impl From<HlogError> for StoreError {
     }
 }
 
-/// serde_json's message without the place, which stands in front of ours.
+/// serde_json's message without the position, which ours begins with.
 pub(super) fn json_message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

@@ -4,13 +4,13 @@
 //! RUN_DIR/manifest.json                  replaced as a whole, never half
 //!        /cases/CASE/TRIAL/summary.json  likewise, when the trial ends
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
-//!                         /ids.jsonl where the plan tells what is lost
+//!                         /ids.jsonl if the plan checks what is lost
 //!                         /logs/COMPONENT.{out,err}
 //! ```
 //!
-//! Files that grow are opened for appending, and whatever is appended reaches the kernel in one write: a
-//! writer killed at any moment loses nothing it had written, and leaves at most one torn last line, which
-//! readers leave out and mention. A full disk costs the line that did not fit; the ones before it stay whole.
+//! Files that grow are opened for appending, and each append reaches the kernel in one write: a writer killed at any
+//! moment loses nothing it had written, and leaves at most one torn last line, which readers leave out and report. A
+//! full disk costs the line that did not fit; the ones before it stay whole.
 //!
 //! [`RunWriter`] and [`TrialWriter`] write, [`read_run`] reads. Neither knows what a finding is, and the
 //! reader never changes a directory. [`case_dir_names`] names the folders of cases.
@@ -28,25 +28,25 @@ pub use write::{RunWriter, TrialWriter};
 /// Version of the format of a run directory, in [`crate::manifest::Manifest::record`].
 pub const RECORD_VERSION: u32 = 2;
 
-/// What a run is.
+/// The manifest.
 const MANIFEST: &str = "manifest.json";
 /// Folders of cases.
 const CASES: &str = "cases";
 /// The document of a trial.
 const SUMMARY: &str = "summary.json";
-/// A line a second.
+/// One line per second.
 const TICKS: &str = "ticks.jsonl";
-/// A line per component and second.
+/// One line per component and second.
 const SAMPLES: &str = "samples.jsonl";
 /// What happened.
 const EVENTS: &str = "events.jsonl";
-/// Ids of requests by what became of them, a line per load and second.
+/// Ids of requests by outcome, one line per load and second.
 const IDS: &str = "ids.jsonl";
-/// What connections and threads were seen to do, a line a second; only where something was watched.
+/// What connections and threads were seen to do, one line per second; only if something was watched.
 const EVIDENCE: &str = "evidence.jsonl";
 /// Exchanges kept whole.
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.
 const LATENCY: &str = "latency.hlog";
-/// The folder in a trial's own for output of the components.
+/// The subfolder of a trial with the output of the components.
 pub const LOGS: &str = "logs";

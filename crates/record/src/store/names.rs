@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
-/// A folder name is at most so many bytes long, with room for a suffix and an ending below the 255 that file
-/// systems allow.
+/// The longest folder name, in bytes; leaves room for a suffix and an extension below the 255 that file systems allow.
 const MAX_BYTES: usize = 100;
 
-/// A case's name as a folder name: readable, without separators, blanks, leading dots or anything a shell
-/// would expand. `%` becomes `pct`, so that `1%` and `1` stay apart; every other run of unusual characters
-/// becomes one dash. Two names may come out equal; [`case_dir_names`] keeps them apart.
+/// A case's name as a folder name: readable, without separators, blanks, leading dots or anything a shell would
+/// expand. `%` becomes `pct`, so that `1%` and `1` differ; every other run of unusual characters becomes one dash. Two
+/// names may become equal; [`case_dir_names`] makes them distinct.
 pub fn case_dir_name(name: &str) -> String {
     let mut out = String::new();
     for c in name.replace('%', "pct").chars() {
@@ -27,10 +26,10 @@ pub fn case_dir_name(name: &str) -> String {
     if out.is_empty() { "case".to_owned() } else { out }
 }
 
-/// A folder name for each case, all different even where a file system ignores upper and lower case: a later
-/// one that would come out like an earlier one gets `-2`, `-3` and so on. The same list gives the same names.
+/// A folder name for each case, all different even on a case-insensitive file system: a later one that would equal an
+/// earlier one gets `-2`, `-3` and so on. The same list gives the same names.
 pub fn case_dir_names<S: AsRef<str>>(names: &[S]) -> Vec<String> {
-    // Names that need no suffix are taken first, so that a case called `a-2` keeps its name.
+    // Names that need no suffix are assigned first, so that a case called `a-2` keeps its name.
     let plain: Vec<String> = names.iter().map(|name| case_dir_name(name.as_ref())).collect();
     let mut taken: HashSet<String> = HashSet::new();
     let first: Vec<bool> = plain.iter().map(|name| taken.insert(name.to_lowercase())).collect();

@@ -1,7 +1,7 @@
-//! Reading a run directory, whatever became of its writer.
+//! Reading a run directory, however its writer ended.
 //!
-//! What is missing, or was cut off by the writer's end, is left out and noted; what is damaged otherwise is
-//! an error that names the place. Nothing is changed on disk.
+//! What is missing, or was cut off when the writer ended, is left out and noted; any other damage is an error that
+//! names the place. Nothing is changed on disk.
 
 use std::fs;
 use std::io;
@@ -37,11 +37,11 @@ pub struct RunRecord {
     pub manifest: Manifest,
     /// Its cases, in the manifest's order.
     pub cases: Vec<CaseRecord>,
-    /// What is missing or was cut off, a sentence each that names the file. Empty for a whole record.
+    /// What is missing or was cut off, one sentence each, naming the file. Empty for a complete record.
     pub notes: Vec<String>,
 }
 
-/// A case and what was run of it.
+/// A case and its trials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseRecord {
     /// The case as planned.
@@ -57,7 +57,7 @@ pub struct TrialRecord {
     pub number: u32,
     /// Its folder.
     pub dir: PathBuf,
-    /// Its document; absent when the run ended before the trial did.
+    /// Its document; absent if the run ended before the trial did.
     pub summary: Option<Summary>,
     /// Seconds of load, in the order they were written.
     pub ticks: Vec<Tick>,
@@ -65,19 +65,19 @@ pub struct TrialRecord {
     pub samples: Samples,
     /// What happened, likewise.
     pub events: Vec<Event>,
-    /// What connections and threads were seen to do, likewise; empty where nobody looked.
+    /// What connections and threads were seen to do, likewise; empty if nothing was watched.
     pub evidence: Vec<Evidence>,
     /// Exchanges kept whole.
     pub examples: Vec<Example>,
-    /// The intervals of the measured window, merged over seconds, batches and loads. An interval is of the
-    /// window when the tick of its load that starts with it is. To the log's precision: 0.2 % or 1 µs.
+    /// The intervals of the measured window, merged over seconds, batches and loads. An interval is in the window if
+    /// the tick of its load that starts with it is. Precise to 0.2 % or 1 µs, as the log is.
     pub series: Series,
     /// Every interval of every series and tag.
     pub intervals: Vec<Interval>,
 }
 
 impl TrialRecord {
-    /// A trial of which nothing is known but its number and folder.
+    /// A trial of which only the number and folder are known.
     pub fn empty(number: u32, dir: PathBuf) -> TrialRecord {
         TrialRecord {
             number,
@@ -102,11 +102,11 @@ impl TrialRecord {
     }
 }
 
-/// Reads a run directory: of a run that ended, of one that was killed, or of one that still goes on.
+/// Reads a run directory: of a run that ended, was killed, or is still running.
 ///
 /// # Errors
-/// [`StoreError::NoManifest`], [`StoreError::Version`], [`StoreError::Read`], and [`StoreError::Garbled`] for
-/// damage that an ended writer does not explain.
+/// [`StoreError::NoManifest`], [`StoreError::Version`], [`StoreError::Read`], and [`StoreError::Garbled`] for damage
+/// that an ended writer does not explain.
 pub fn read_run(dir: &Path) -> Result<RunRecord> {
     let mut notes = Notes { dir, said: Vec::new() };
     let manifest = read_manifest(dir)?;
@@ -130,8 +130,8 @@ pub fn read_run(dir: &Path) -> Result<RunRecord> {
     Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
 }
 
-/// Reads of a run what it is and what its trials came to, and none of their seconds: enough for lists of many runs.
-/// Trials that left no summary have nothing in them.
+/// Reads a run's manifest and its trials' summaries, without their seconds: enough for lists of many runs. Trials
+/// without a summary are empty.
 ///
 /// # Errors
 /// As [`read_run`].
@@ -157,14 +157,14 @@ pub fn read_summaries(dir: &Path) -> Result<RunRecord> {
     Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
 }
 
-/// Collects what must not be silent.
+/// Collects what must not go unreported.
 struct Notes<'a> {
     dir: &'a Path,
     said: Vec<String>,
 }
 
 impl Notes<'_> {
-    /// Adds a sentence about a file, named from the run directory on.
+    /// Adds a sentence about a file, named relative to the run directory.
     fn say(&mut self, path: &Path, what: &str) {
         let path = path.strip_prefix(self.dir).unwrap_or(path);
         self.said.push(format!("{}: {what}", path.display()));
@@ -172,7 +172,7 @@ impl Notes<'_> {
 }
 
 fn read_manifest(dir: &Path) -> Result<Manifest> {
-    /// What every version of a manifest has.
+    /// The part common to all versions of a manifest.
     #[derive(Deserialize)]
     struct Versioned {
         record: u64,
@@ -215,7 +215,7 @@ fn folder(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<String>> {
 }
 
 fn read_case(dir: &Path, notes: &mut Notes<'_>) -> Result<Vec<TrialRecord>> {
-    // A case whose turn never came has no folder; the caller says how many trials there are.
+    // A case that never got its turn has no folder; the caller reports how many trials there are.
     if !dir.exists() {
         return Ok(Vec::new());
     }
@@ -245,7 +245,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         intervals: read_intervals(&dir.join(LATENCY), notes)?,
         dir,
     };
-    // The log holds what fell due in the window and nothing else, in whichever second it ended.
+    // The log contains what fell due in the window and nothing else, in whichever second it ended.
     let mut series = Series::default();
     for interval in &trial.intervals {
         if let Some((_, merged)) = series.all_mut().into_iter().find(|(name, _)| *name == interval.tag) {
@@ -256,7 +256,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
     Ok(trial)
 }
 
-/// Evidence is not there where nothing was watched, and in records of before.
+/// There is no evidence if nothing was watched, nor in older records.
 fn read_evidence(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Evidence>> {
     if path.exists() { read_lines(path, notes) } else { Ok(Vec::new()) }
 }
@@ -280,7 +280,7 @@ fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
     };
     match serde_json::from_slice(&bytes) {
         Ok(summary) => Ok(Some(summary)),
-        // Replaced as a whole, it is never half written by loadlab, but by a disk that lost power or a copy.
+        // It is replaced as a whole, so loadlab never leaves it half written, but a power loss or a copy may.
         Err(e) if e.is_eof() => {
             notes.say(path, &format!("truncated ({}), ignored", json_message(&e)));
             Ok(None)

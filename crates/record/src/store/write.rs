@@ -39,14 +39,13 @@ impl RunWriter {
     /// Makes the directory, its parents included, and writes the manifest.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] when it is there and not empty (or another run took it at the same moment);
-    /// [`StoreError::NotOwn`] when it is there and others could write to it;
-    /// [`StoreError::Write`] for all that a disk can say.
+    /// [`StoreError::Exists`] if it is there and not empty (or another run took it at the same moment);
+    /// [`StoreError::NotOwn`] if it is there and others could write to it; [`StoreError::Write`] for any disk error.
     pub fn create(dir: &Path, manifest: &Manifest) -> Result<RunWriter> {
         RunWriter::create_masking(dir, manifest, &Secrets::default())
     }
 
-    /// The same, of a record that shows none of these.
+    /// The same, for a record that shows none of these secrets.
     ///
     /// # Errors
     /// As [`RunWriter::create`].
@@ -56,7 +55,7 @@ impl RunWriter {
         if entries.next().is_some() {
             return Err(StoreError::Exists { path: dir.to_owned() });
         }
-        // Of two runs that both found it empty, one makes this folder.
+        // If two runs both found it empty, only one can create this folder.
         fs::create_dir(dir.join(CASES)).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.to_owned() },
             _ => StoreError::write("create", &dir.join(CASES), e),
@@ -71,7 +70,7 @@ impl RunWriter {
         &self.dir
     }
 
-    /// What the record does not show.
+    /// The secrets that the record does not show.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
@@ -87,8 +86,8 @@ impl RunWriter {
     /// Starts a trial's folder. `case_dir` is a name from [`super::case_dir_names`], `trial` counts from 1.
     ///
     /// # Errors
-    /// [`StoreError::Name`] when `case_dir` is no plain name, [`StoreError::Exists`] when the trial is there,
-    /// [`StoreError::Write`] for all that a disk can say.
+    /// [`StoreError::Name`] if `case_dir` is not a plain name, [`StoreError::Exists`] if the trial is there,
+    /// [`StoreError::Write`] for any disk error.
     pub fn trial(&self, case_dir: &str, trial: u32) -> Result<TrialWriter> {
         let cases = self.dir.join(CASES);
         if !is_plain(case_dir) {
@@ -105,13 +104,13 @@ impl RunWriter {
     }
 }
 
-/// Makes a folder for a record; one that is there already must be one's own.
+/// Makes a folder for a record; an existing one must belong to the user.
 fn make_or_check(dir: &Path) -> Result<()> {
     let failed = |e| StoreError::write("create", dir, e);
     if let Some(above) = dir.parent() {
         fs::create_dir_all(above).map_err(failed)?;
     }
-    // A record may hold what masking cannot know.
+    // A record may contain secrets that masking cannot know.
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made.map_err(failed),
@@ -134,7 +133,7 @@ pub struct TrialWriter {
     events: Mutex<Appender<File>>,
     examples: Mutex<Appender<File>>,
     latency: Mutex<(Encoder, Appender<File>)>,
-    /// Made with its first line: most plans have no ids.
+    /// Created with its first line: most plans have no ids.
     ids: Mutex<Option<Appender<File>>>,
     /// Likewise: not every load is watched.
     evidence: Mutex<Option<Appender<File>>>,
@@ -175,7 +174,7 @@ impl TrialWriter {
     /// Appends a second of load.
     ///
     /// # Errors
-    /// [`StoreError::Write`]; see there for what is safe. The same for all that follow.
+    /// [`StoreError::Write`], which describes what is safe. The same for all that follow.
     pub fn tick(&self, tick: &Tick) -> Result<()> {
         self.append(&self.ticks, std::slice::from_ref(tick))
     }
@@ -240,7 +239,7 @@ impl TrialWriter {
         self.append_to_own(&self.evidence, EVIDENCE, line)
     }
 
-    /// Appends to a file that is made with its first line.
+    /// Appends to a file that is created with its first line.
     fn append_to_own<T: Serialize>(
         &self,
         to: &Mutex<Option<Appender<File>>>,
@@ -255,7 +254,7 @@ impl TrialWriter {
         append_lines(appender, std::slice::from_ref(line), &self.secrets)
     }
 
-    /// All ids that were written so far, by what became of them.
+    /// All ids written so far, by outcome.
     ///
     /// # Errors
     /// [`StoreError::Read`].
@@ -265,7 +264,7 @@ impl TrialWriter {
         SentIds::read(&path).map_err(|e| StoreError::read(&path, e))
     }
 
-    /// Writes the trial's document, as a whole or not at all, after all that was appended has reached the disk.
+    /// Writes the trial's document, as a whole or not at all, after everything appended has reached the disk.
     ///
     /// # Errors
     /// [`StoreError::Write`]; what was appended is then still there.
@@ -281,7 +280,7 @@ impl TrialWriter {
         append_lines(&mut to.lock().unwrap_or_else(PoisonError::into_inner), values, &self.secrets)
     }
 
-    /// Where a component's output belongs: `(stdout, stderr)`. The folder is there, the files are not made.
+    /// Where a component's output belongs: `(stdout, stderr)`. The folder exists, the files are not created.
     pub fn log_paths(&self, component: &str) -> (PathBuf, PathBuf) {
         let name = case_dir_name(component);
         let logs = self.dir.join(LOGS);
@@ -291,7 +290,7 @@ impl TrialWriter {
 
 /// What an appender appends to. A trait because a disk that fills up in the middle of a line must be tested.
 trait Sink: Write {
-    /// Cuts it to a length.
+    /// Truncates it to a length.
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 }
 
@@ -308,7 +307,7 @@ struct Appender<S> {
     /// Whole lines so far, and their bytes.
     lines: u64,
     bytes: u64,
-    /// A torn line could not be taken back: nothing may follow it.
+    /// A torn line could not be removed: nothing may follow it.
     torn: bool,
 }
 
@@ -326,8 +325,8 @@ impl Appender<File> {
 }
 
 impl<S: Sink> Appender<S> {
-    /// Appends whole lines in one write. The kernel may take a part of it only when the disk fills up: then
-    /// the part is taken back, so that later lines still start at the beginning of one.
+    /// Appends whole lines in one write. The kernel may take only a part of it if the disk fills up: then that part is
+    /// removed, so that later lines still start at the beginning of one.
     fn append(&mut self, lines: &[u8]) -> Result<()> {
         if self.torn {
             return Err(self.failed(io::Error::other("an earlier partial line could not be removed")));
@@ -383,7 +382,7 @@ fn replace<T: Serialize>(path: &Path, value: &T, secrets: &Secrets) -> Result<()
 mod tests {
     use super::*;
 
-    /// A disk with room for so many bytes, that may refuse to be cut.
+    /// A disk with room for this many bytes that may refuse to be truncated.
     struct Disk {
         held: Vec<u8>,
         room: usize,

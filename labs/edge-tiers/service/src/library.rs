@@ -1,23 +1,23 @@
-//! The magazine: articles of very different length, the same on every machine, and the two things that cost a
-//! backend work. Articles are kept as numbers of words; a page is written when it is asked for, and the articles
-//! most like it are found by comparing it with all others, as a site without an index of its own would.
-//! Nothing here is kept between requests: caching is what the edges are for.
+//! The magazine: articles of very different length, the same on every machine, and the two operations that cost a
+//! backend work. Articles are stored as numbers of words; a page is rendered on request, and the articles most like it
+//! are found by comparing it with all others, as a site without an index of its own would. Nothing here is kept
+//! between requests: caching is what the edges are for.
 
 use std::fmt::Write;
 
 /// Articles of the whole magazine.
 pub const ARTICLES: usize = 2000;
 
-/// Words that there are. Some are in most articles and most are in few, as in any language.
+/// Size of the vocabulary. Some words are in most articles and most are in few, as in any language.
 const WORDS: usize = 4000;
 
 /// Chosen once; another value makes another magazine of the same size.
 const SEED: u64 = 0x4544_4745;
 
-/// The shortest and the longest article. Lengths are spread evenly over their logarithm.
+/// The shortest and the longest article. Lengths are distributed log-uniformly.
 const LENGTH: (f64, f64) = (150.0, 9000.0);
 
-/// So many words stand for what an article is about.
+/// How many words represent an article's topics.
 const TOPICS: usize = 48;
 
 /// How many articles a page or an answer to a search names.
@@ -29,7 +29,7 @@ const SYLLABLES: [&str; 32] = [
 ];
 
 struct Article {
-    /// Numbers of words, as they stand in the text.
+    /// Numbers of words, in the order of the text.
     text: Vec<u16>,
     /// Its most frequent rare words, in ascending order.
     topics: Vec<u16>,
@@ -39,12 +39,12 @@ struct Article {
 pub struct Library {
     words: Vec<String>,
     articles: Vec<Article>,
-    /// What it counts that two articles share a word: the fewer have it, the more.
+    /// How much it counts that two articles share a word: the rarer the word, the more.
     weights: Vec<f32>,
 }
 
 impl Library {
-    /// A magazine of so many articles, numbered from 1.
+    /// A magazine of this many articles, numbered from 1.
     pub fn new(articles: usize) -> Library {
         let mut random = Random(SEED);
         let words = (0..WORDS).map(word).collect();
@@ -58,7 +58,7 @@ impl Library {
         Library { words, articles, weights }
     }
 
-    /// The page of an article; `None` if there is no such one.
+    /// The page of an article; `None` if it does not exist.
     pub fn page(&self, number: usize) -> Option<String> {
         let article = self.articles.get(number.checked_sub(1)?)?;
         let mut page = String::with_capacity(article.text.len() * 7 + 2000);
@@ -76,7 +76,7 @@ impl Library {
         Some(page)
     }
 
-    /// The articles in which a word stands most often, for their length; `None` if there is no such word.
+    /// The articles in which a word is most frequent, relative to their length; `None` if there is no such word.
     pub fn search(&self, word: usize) -> Option<String> {
         let name = self.words.get(word)?;
         let wanted = word as u16;
@@ -101,7 +101,7 @@ impl Library {
         page.push_str("<ul>\n");
         for index in ranked.into_iter().filter(|i| *i != without).take(NAMED) {
             let title = self.title(&self.articles[index]);
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = writeln!(page, "<li><a href=\"/articles/{}\">{title}</a>", index + 1);
         }
         page.push_str("</ul>\n</html>\n");
@@ -113,7 +113,7 @@ impl Library {
         words.join(" ")
     }
 
-    /// The best by a score, the best first, one more than are named; those that score nothing are left out.
+    /// The best by a score, best first, one more than are named; those with no score are left out.
     fn ranked(&self, score: impl Fn(&Article) -> f32) -> Vec<usize> {
         let scores = self.articles.iter().map(&score).enumerate();
         let mut ranked: Vec<(usize, f32)> = scores.filter(|(_, score)| *score > 0.0).collect();
@@ -121,7 +121,7 @@ impl Library {
         ranked.into_iter().take(NAMED + 1).map(|(index, _)| index).collect()
     }
 
-    /// The sum of the weights of topics that both have.
+    /// The sum of the weights of their common topics.
     fn likeness(&self, one: &Article, other: &Article) -> f32 {
         let (mut a, mut b) = (one.topics.iter().peekable(), other.topics.iter().peekable());
         let mut sum = 0.0;
@@ -149,7 +149,7 @@ impl Article {
         for word in &text {
             counts[usize::from(*word)] += 1;
         }
-        // The hundred most common words say nothing about anything.
+        // The hundred most common words carry no meaning.
         let mut found: Vec<u16> = (100..WORDS as u16).filter(|w| counts[usize::from(*w)] > 0).collect();
         found.sort_by_key(|w| (std::cmp::Reverse(counts[usize::from(*w)]), *w));
         found.truncate(TOPICS);
@@ -158,7 +158,7 @@ impl Article {
     }
 }
 
-/// A word by its number: the lower, the shorter, and no two alike.
+/// A word by its number: lower numbers are shorter, and no two are alike.
 fn word(number: usize) -> String {
     let (mut word, mut rest) = (String::new(), number);
     loop {
@@ -183,7 +183,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0, and below 1.
+    /// Uniform in [0, 1).
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,7 +1,7 @@
-//! The backend of edge-tiers: a small magazine. `GET /articles/N` is a page of 1 to 60 KB that names the articles
-//! most like it, `GET /search?word=N` ranks all articles by a word, `GET /stats` says what was served, `GET
-//! /health` that it is there. This file reads the options, answers requests and stops in order; what is
-//! answered is in `library.rs`.
+//! The backend of edge-tiers: a small magazine. `GET /articles/N` is a page of 1 to 60 KB that names the articles most
+//! like it, `GET /search?word=N` ranks all articles by a word, `GET /stats` reports what was served, `GET /health`
+//! that it is up. This file reads the options, answers requests and shuts down gracefully; the content is in
+//! `library.rs`.
 
 mod library;
 
@@ -25,11 +25,11 @@ use tokio::signal::unix::{SignalKind, signal};
 const USAGE: &str =
     "edge-tiers [--host ADDRESS] [--port PORT]   serve (127.0.0.1, 3000); port 0 takes a free one";
 
-/// Pages change seldom: whoever stands before us may answer with one for so long.
+/// Pages change seldom: a cache in front may answer with one for this long.
 const PAGE: [(HeaderName, &str); 2] =
     [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "public, max-age=30")];
 
-/// Answers to a search are for the one who asked.
+/// Search results are private to the user.
 const SEARCH: [(HeaderName, &str); 2] =
     [(CONTENT_TYPE, "text/html; charset=utf-8"), (CACHE_CONTROL, "private, no-store")];
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Host and port; `None` asks for help. Errors are one line, without a final stop.
+/// Host and port; `None` requests help. Errors are one line, without a final full stop.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<(String, u16)>, String> {
     let (mut host, mut port) = ("127.0.0.1".to_owned(), "3000".to_owned());
     while let Some(argument) = arguments.next() {
@@ -83,7 +83,7 @@ async fn serve(host: &str, port: u16) -> Result<(), String> {
     let cannot_listen = |error| format!("cannot listen on {host}:{port}: {error}");
     let listener = TcpListener::bind((host, port)).await.map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    // Before the line below: who reads it may ask for the stop at once.
+    // Before the line below: its reader may request the stop at once.
     let stop = stop_asked().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let router = router(Library::new(library::ARTICLES));
     println!("listening on http://{address}");

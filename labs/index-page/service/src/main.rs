@@ -1,6 +1,6 @@
-//! The service of index-page: `GET /index` counts a view in MongoDB, and shows the latest ten records of MongoDB and of
-//! Elasticsearch. This file reads the options, answers requests and stops in order; `stores.rs` asks the stores,
-//! `page.rs` is the page, `records.rs` what the stores are filled with.
+//! The service of index-page: `GET /index` counts a view in MongoDB, and shows the latest ten records of MongoDB and
+//! of Elasticsearch. This file reads the options, answers requests and shuts down gracefully; `stores.rs` queries the
+//! stores, `page.rs` is the page, `records.rs` generates what the stores are filled with.
 
 mod page;
 mod records;
@@ -29,9 +29,9 @@ index-page seed [--records N] [--rounds N]   fill both stores with N records (10
 index-page views                             print how many views were counted
 
 By default the stores are at mongodb://127.0.0.1:27017 and http://127.0.0.1:9200.";
-/// Longest wait for a store that is told to be up and does not answer yet.
+/// Longest wait for a store that is reported up but does not answer yet.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Requests at a time while the stores are warmed.
+/// Concurrent requests while the stores are warmed.
 const WARMING: usize = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `None` asks for help. Errors are one line, without a final stop.
+/// `None` requests help. Errors are one line, without a final full stop.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let mut options = Options::default();
     while let Some(argument) = arguments.next() {
@@ -140,7 +140,7 @@ async fn serve(options: &Options, stores: Stores) -> Result<(), String> {
     let cannot_listen = |error| format!("cannot listen on {host}:{port}: {error}");
     let listener = TcpListener::bind((host, port)).await.map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    // Before the line below: who reads it may ask for the stop at once.
+    // Before the line below: its reader may request the stop at once.
     let stop = stop_asked().map_err(|error| format!("cannot listen for signals: {error}"))?;
     println!("listening on http://{address}");
     axum::serve(listener, router(stores))
@@ -154,7 +154,7 @@ fn router(stores: Stores) -> Router {
 }
 
 async fn index(State(Stores { mongo, elastic }): State<Stores>) -> Response {
-    // All three at once, and none is cut off by the failure of another: a view that is counted stays counted.
+    // All three at once, and the failure of one does not cut off another: a view that is counted stays counted.
     let (views, records, found) = tokio::join!(mongo.count_view(), mongo.latest(), elastic.latest());
     let page = async {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -196,7 +196,7 @@ async fn seed(Stores { mongo, elastic }: &Stores, count: usize, rounds: usize) -
     Ok(())
 }
 
-/// Tries again each quarter of a second for a while.
+/// Retries every quarter of a second for a while.
 async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, String>) -> Result<T, String> {
     let begun = tokio::time::Instant::now();
     loop {

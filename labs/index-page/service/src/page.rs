@@ -1,9 +1,9 @@
-//! What `GET /index` answers: the document's page. Pure.
+//! The answer to `GET /index`: the document's page. Pure.
 
 use crate::records::Record;
 
-/// The page: how often it was asked for, when it was made (milliseconds since 1970), MongoDB's latest records as
-/// JSON, and Elasticsearch's answer as a JSON text.
+/// The page: how often it was requested, when it was made (milliseconds since 1970), MongoDB's latest records as JSON,
+/// and Elasticsearch's answer as a JSON text.
 ///
 /// # Errors
 /// The records cannot be written as JSON.
@@ -16,7 +16,7 @@ pub fn page(views: i64, now_ms: u128, records: &[Record], found: &str) -> serde_
     ))
 }
 
-/// Text as it may stand between tags.
+/// Text escaped for use between tags.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

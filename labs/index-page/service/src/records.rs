@@ -1,8 +1,8 @@
-//! The records that are seeded: the same on every machine and in every run. Knows no store.
+//! The seeded records: the same on every machine and in every run. Knows no store.
 
 use serde::{Deserialize, Serialize};
 
-/// Letters and digits, as the document's `data` has them.
+/// Letters and digits, as in the document's `data`.
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 /// When the first record was made, milliseconds since 1970.
 const FIRST_MS: i64 = 1_677_700_000_000;
@@ -31,8 +31,8 @@ pub struct Entry {
     pub time: i64,
 }
 
-/// So many records for MongoDB, by their ids: a store that keeps them in this order writes each page once, and one
-/// that keeps them as they came has the same ones first.
+/// This many records for MongoDB, sorted by id: a store that keeps them in this order writes each page once, and one
+/// that keeps insertion order has the same ones first.
 pub fn records(count: usize) -> impl Iterator<Item = Record> {
     let mut random = Random(1);
     let mut records: Vec<Record> =
@@ -41,7 +41,7 @@ pub fn records(count: usize) -> impl Iterator<Item = Record> {
     records.into_iter()
 }
 
-/// So many entries for Elasticsearch, the oldest first.
+/// This many entries for Elasticsearch, oldest first.
 pub fn entries(count: usize) -> impl Iterator<Item = Entry> {
     let mut random = Random(2);
     let mut time = FIRST_MS;

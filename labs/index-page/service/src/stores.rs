@@ -15,13 +15,13 @@ use crate::records::{Entry, Record};
 
 /// How many records a page shows of each.
 const LATEST: i64 = 10;
-/// Records written at a time.
+/// Records written per batch.
 const BATCH: usize = 5000;
-/// Longest wait for MongoDB to be there, and for a connection to Elasticsearch.
+/// Longest wait for MongoDB to be available, and for a connection to Elasticsearch.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest wait for an answer of Elasticsearch to a page.
+/// Longest wait for Elasticsearch's answer for a page.
 const ANSWER: Duration = Duration::from_secs(30);
-/// The same while it is filled.
+/// The same while it is being filled.
 const FILLED: Duration = Duration::from_secs(300);
 /// The document's index.
 const INDEX: &str = "test_index";
@@ -44,7 +44,7 @@ pub struct Mongo {
 }
 
 impl Mongo {
-    /// Of a `mongodb://` URL; connects when first asked.
+    /// From a `mongodb://` URL; connects on first use.
     pub async fn new(url: &str) -> Result<Mongo> {
         let mut options = ClientOptions::parse(url).await.map_err(|error| format!("{url}: {error}"))?;
         options.server_selection_timeout = Some(CONNECT);
@@ -53,7 +53,7 @@ impl Mongo {
         Ok(Mongo { records: database.collection("test_coll"), counter: database.collection("counter") })
     }
 
-    /// Counts a view, and says the how many-th it was.
+    /// Counts a view, and returns the new total.
     pub async fn count_view(&self) -> Result<i64> {
         let counted = self
             .counter
@@ -70,7 +70,7 @@ impl Mongo {
         Ok(counter.map_or(0, |c| c.value))
     }
 
-    /// Ten records. The document calls them the latest; but they hold no time, so they come as MongoDB has them.
+    /// Ten records. The document calls them the latest; but they contain no time, so they come in MongoDB's order.
     pub async fn latest(&self) -> Result<Vec<Record>> {
         let found = self.records.find(doc! {}).limit(LATEST).await.map_err(told)?;
         found.try_collect().await.map_err(told)
@@ -78,7 +78,7 @@ impl Mongo {
 
     /// Replaces all records.
     pub async fn fill(&self, records: impl Iterator<Item = Record>) -> Result<()> {
-        // Not `drop`: the stand-in for MongoDB answers that in its own way where there is nothing to drop.
+        // Not `drop`: the substitute for MongoDB answers that in its own way if there is nothing to drop.
         self.records.delete_many(doc! {}).await.map_err(told)?;
         let unordered = InsertManyOptions::builder().ordered(false).build();
         let mut records = records.peekable();
@@ -107,7 +107,7 @@ pub struct Elastic {
 }
 
 impl Elastic {
-    /// Of an `http://` URL; connects when first asked.
+    /// From an `http://` URL; connects on first use.
     pub fn new(url: &str) -> Result<Elastic> {
         let http = reqwest::Client::builder().connect_timeout(CONNECT).timeout(ANSWER).no_proxy();
         let http = http.build().map_err(|error| format!("{url}: {error}"))?;
@@ -116,7 +116,7 @@ impl Elastic {
 
     /// The latest entries: Elasticsearch's whole answer, as the page shows it.
     pub async fn latest(&self) -> Result<String> {
-        // Hits are counted up to 10,000, which is its default: said, so that another version does the same work.
+        // Hits are counted up to 10,000, the default: stated explicitly, so that another version does the same work.
         let query = json!({ "size": LATEST, "sort": [{ "time": "desc" }], "track_total_hits": 10_000 });
         self.ask(self.http.post(self.at("_search")).json(&query)).await
     }
@@ -127,7 +127,7 @@ impl Elastic {
         let keyword = json!({ "type": "keyword", "ignore_above": 256 });
         let data = json!({ "type": "text", "fields": { "keyword": keyword } });
         let mappings = json!({ "properties": { "data": data, "time": { "type": "long" } } });
-        // One copy is all that one node can hold.
+        // A single node can hold only one copy.
         let index = json!({ "settings": { "number_of_replicas": 0 }, "mappings": mappings });
         self.ask(self.http.put(self.at("")).json(&index)).await?;
         let mut entries = entries.peekable();
@@ -149,7 +149,7 @@ impl Elastic {
                 return Err("Elasticsearch: some entries were not indexed".to_owned());
             }
         }
-        // One segment, and seen by searches: no merge is left for the load.
+        // One segment, visible to searches: no merge is left for the load.
         self.ask(self.http.post(self.at("_forcemerge?max_num_segments=1")).timeout(FILLED)).await?;
         self.ask(self.http.post(self.at("_refresh"))).await.map(drop)
     }
@@ -174,7 +174,7 @@ impl Elastic {
         }
     }
 
-    /// Sends, and takes the body of a good answer.
+    /// Sends, and returns the body of a successful answer.
     async fn ask(&self, request: reqwest::RequestBuilder) -> Result<String> {
         let told = |error: reqwest::Error| format!("Elasticsearch: {}", causes(&error));
         let answer = request.send().await.map_err(told)?;
@@ -184,7 +184,7 @@ impl Elastic {
     }
 }
 
-/// An error with what caused it: reqwest's own text leaves that out.
+/// An error with its causes, which reqwest's own text leaves out.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,14 +1,14 @@
 //! The request bodies of the lab: generated JSON records, the same bytes on every machine.
 //!
-//! Nothing generated is kept in the repository: `stair-stepper bodies DIR` writes the files before
-//! the load, and leaves files alone that are already as they should be.
+//! Nothing generated is kept in the repository: `stair-stepper bodies DIR` writes the files before the load, and
+//! leaves files alone that are already correct.
 
 use serde::Serialize;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The sizes of the load, by tag: a body has at most so many bytes, and less than one record fewer.
+/// The sizes of the load, by tag: the maximum of a body, which is less than one record smaller.
 pub const SIZES: [(&str, usize); 4] =
     [("tiny", 30_000), ("small", 300_000), ("medium", 600_000), ("large", 2_000_000)];
 
@@ -51,8 +51,8 @@ struct Friend {
     name: String,
 }
 
-/// Writes `tiny.json`, `small.json`, `medium.json` and `large.json` to `folder`, which is made if it
-/// is not there. A file with the right content is not touched.
+/// Writes `tiny.json`, `small.json`, `medium.json` and `large.json` to `folder`, which is created if missing. A file
+/// with the right content is not touched.
 pub fn write(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for (name, at_most_bytes) in SIZES {
@@ -61,7 +61,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
         if fs::read(&path).is_ok_and(|present| present == body.as_bytes()) {
             continue;
         }
-        // By a new name first: whoever reads the folder at this time sees whole files only.
+        // Under a temporary name first: concurrent readers of the folder see whole files only.
         let unfinished = folder.join(format!("{name}.json.{}", std::process::id()));
         fs::write(&unfinished, body)?;
         fs::rename(&unfinished, &path)?;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// A folder of this test alone, removed at its end.
+    /// A folder of this test alone, removed when dropped.
     struct Scratch(std::path::PathBuf);
 
     impl Scratch {

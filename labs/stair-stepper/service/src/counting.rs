@@ -1,11 +1,11 @@
-//! A global allocator that counts what the program holds, whatever allocator it wraps.
+//! A global allocator that counts the program's live bytes, whatever allocator it wraps.
 //!
-//! Resident memory alone cannot tell a program that holds much from an allocator that gives little
-//! back. The bytes the program asked for and has not freed (live bytes) are the other half, and they
-//! must mean the same for every allocator, so they are counted here and not read from the allocator.
+//! Resident memory alone does not distinguish a program that holds much from an allocator that gives little back. The
+//! bytes the program requested and has not freed (live bytes) are the other half, and they must mean the same for
+//! every allocator, so they are counted here and not read from the allocator.
 //!
-//! Every call is passed on unchanged, `realloc` and `alloc_zeroed` included: emulating them by
-//! `alloc` and a copy would take away the very shortcuts that tell allocators apart.
+//! Every call is passed on unchanged, `realloc` and `alloc_zeroed` included: emulating them by `alloc` and a copy
+//! would remove the very shortcuts that distinguish allocators.
 
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one counts around another")]
 
@@ -13,10 +13,10 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
-/// How many bytes a thread allocates or frees before it tells the shared counter.
+/// How many bytes a thread allocates or frees before it updates the shared counter.
 ///
-/// The counter would otherwise be the one cache line that all threads fight for, at some hundred
-/// thousand allocations per request: the measurement would slow what it measures.
+/// The counter would otherwise be the one cache line that all threads contend for, at some hundred thousand
+/// allocations per request: the measurement would slow what it measures.
 pub const SETTLE_AT_BYTES: isize = 16 * 1024;
 
 thread_local! {
@@ -42,14 +42,14 @@ impl<A> Counting<A> {
         Self { inner, settled_bytes: AtomicIsize::new(0), peak_bytes: AtomicIsize::new(0) }
     }
 
-    /// Bytes asked for and not freed, by layout size: the allocator's own rounding is not in it.
+    /// Bytes requested and not freed, by layout size: the allocator's own rounding is not included.
     pub fn live_bytes(&self) -> u64 {
-        // The reader's own remainder need not be missing.
+        // Includes the reader's own unsettled remainder.
         self.settle(UNSETTLED_BYTES.replace(0));
         clamp(self.settled_bytes.load(Relaxed))
     }
 
-    /// The most live bytes there ever were.
+    /// The peak of live bytes.
     pub fn peak_live_bytes(&self) -> u64 {
         self.settle(UNSETTLED_BYTES.replace(0));
         clamp(self.peak_bytes.load(Relaxed))
@@ -67,14 +67,14 @@ impl<A> Counting<A> {
 
     fn settle(&self, bytes: isize) {
         let live = self.settled_bytes.fetch_add(bytes, Relaxed) + bytes;
-        // Reading first keeps the line shared while the peak stands, which is nearly always.
+        // Reading first keeps the line shared while the peak is unchanged, which is nearly always.
         if live > self.peak_bytes.load(Relaxed) {
             self.peak_bytes.fetch_max(live, Relaxed);
         }
     }
 }
 
-/// A thread that frees what another has allocated can settle first: below zero for a moment.
+/// A thread that frees another's allocation can settle first: the sum is then briefly below zero.
 fn clamp(bytes: isize) -> u64 {
     bytes.max(0) as u64
 }

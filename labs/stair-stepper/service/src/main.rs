@@ -1,8 +1,8 @@
 //! stair-stepper: a small web service that is bad with memory on purpose, to compare allocators.
 //!
-//! `POST /widgets` does needless work on its body and holds the results while it sleeps; `GET /memory`
-//! says what the process holds and what it occupies; `GET /health` says that it is there. The allocator
-//! is a cargo feature. This file reads the settings, starts the service and stops it in order.
+//! `POST /widgets` does needless work on its body and holds the results while it sleeps; `GET /memory` reports what
+//! the process holds and what it occupies; `GET /health` that it is up. The allocator is a cargo feature. This file
+//! reads the settings, starts the service and shuts it down gracefully.
 
 mod bodies;
 mod counting;
@@ -30,10 +30,10 @@ environment: HOST (127.0.0.1), PORT (3000), SLEEP_MS (0): how long a handler wai
 /// The largest body is 2 MB; axum's own limit is 2 MiB, too near to it.
 const BODY_LIMIT_BYTES: usize = 16 << 20;
 
-/// How long requests in flight may take to end after a stop was asked for.
+/// How long requests in flight may take to end after a stop was requested.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What the command line asks for.
+/// The command line's command.
 #[derive(Debug, PartialEq)]
 enum Command {
     Serve { host: String, port: u16, sleep: Duration },
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Options win over the environment. Errors are one line, without a final stop.
+/// Options override the environment. Errors are one line, without a final full stop.
 fn parse(
     mut arguments: impl Iterator<Item = String>,
     environment: impl Fn(&str) -> Option<String>,
@@ -100,7 +100,7 @@ async fn serve(host: &str, port: u16, sleep: Duration) -> Result<(), String> {
     let cannot_listen = |error| format!("cannot listen on {host}:{port}: {error}");
     let listener = TcpListener::bind((host, port)).await.map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    // Before the line below: who reads it may ask for the stop at once.
+    // Before the line below: its reader may request the stop at once.
     let stop = stop_asked().map_err(|error| format!("cannot listen for signals: {error}"))?;
     println!("listening on http://{address}");
     axum::serve(listener, router(widgets::Settings { sleep }))
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::{Value, json};
     use tower::ServiceExt;
 
-    /// Sends one request to the service in memory; the body is parsed where there is one.
+    /// Sends one request to the service in memory; the body is parsed if there is one.
     fn send(method: &str, path: &str, body: Vec<u8>) -> (StatusCode, Value) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

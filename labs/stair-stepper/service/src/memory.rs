@@ -40,15 +40,15 @@ static ALLOCATOR: Counting<chosen::Inner> = Counting::new(chosen::INNER);
 pub struct Memory {
     /// Physical memory in use, as the kernel counts it; `null` without Linux's `/proc`.
     resident_bytes: Option<u64>,
-    /// The most it ever was.
+    /// Its peak.
     peak_resident_bytes: Option<u64>,
-    /// Asked for and not freed; within 16 KiB per thread.
+    /// Requested and not freed; within 16 KiB per thread.
     live_bytes: u64,
-    /// The most live bytes there ever were.
+    /// The peak of live bytes.
     peak_live_bytes: u64,
     /// `system`, `jemalloc` or `mimalloc`.
     allocator: &'static str,
-    /// What jemalloc says of itself; in its build only.
+    /// What jemalloc reports about itself; in its build only.
     #[serde(skip_serializing_if = "Option::is_none")]
     jemalloc: Option<Jemalloc>,
 }
@@ -79,8 +79,8 @@ pub async fn report() -> Json<Memory> {
     })
 }
 
-/// A size from `/proc/self/status`: the same counters as in `statm`, but in kB and not in pages, whose
-/// size one would have to ask for. `smaps_rollup` would walk all page tables at every reading.
+/// A size from `/proc/self/status`: the same counters as in `statm`, but in kB and not in pages, whose size would have
+/// to be queried. `smaps_rollup` would walk all page tables at every reading.
 fn status_bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,10 +1,9 @@
 //! `POST /widgets`: needless work on the body, on purpose.
 //!
-//! The handler stands for one that has grown over years: it parses, copies, converts, serialises and
-//! parses again, then waits for something slow and holds all of it meanwhile. Nothing of it is needed
-//! for the answer. It makes many blocks of many sizes, which live as long as the request and are often
-//! freed by another thread than the one that allocated them: what allocators differ in.
-//! It is no example of how to write a handler.
+//! The handler resembles one that has grown over years: it parses, copies, converts, serialises and parses again, then
+//! waits for something slow and holds all of it meanwhile. None of it is needed for the answer. It makes many blocks
+//! of many sizes, which live as long as the request and are often freed by another thread than the one that allocated
+//! them: where allocators differ. It is not an example of how to write a handler.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -46,7 +45,7 @@ struct Field {
 /// The answer of a widget that was accepted.
 #[derive(Debug, Serialize)]
 pub struct Created {
-    /// Distinct within this process.
+    /// Unique within this process.
     id: String,
     /// Bytes of the payload after it was serialised again.
     size: usize,
@@ -55,19 +54,19 @@ pub struct Created {
 /// Why a widget was not accepted: a status and `{"error": …}`.
 pub type Refusal = (StatusCode, Json<Value>);
 
-/// `POST /widgets`: 201 with `{id, size}`, 400 for a body that is no JSON, 422 for one that is no widget.
+/// `POST /widgets`: 201 with `{id, size}`, 400 for a body that is not JSON, 422 for one that is not a widget.
 pub async fn create(
     State(settings): State<Settings>,
     body: Bytes,
 ) -> Result<(StatusCode, Json<Created>), Refusal> {
     let hoard = Hoard::gather(&body)?;
     tokio::time::sleep(settings.sleep).await;
-    // Measured only now, so that nothing could be given back before the wait was over.
+    // Measured only now, so that nothing could be freed before the wait was over.
     let created = Created { id: next_id(), size: hoard.size() };
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-/// All that a request holds while it waits.
+/// Everything a request holds while it waits.
 #[allow(dead_code, reason = "held, not read: that is what it is for")]
 struct Hoard {
     original: Value,
@@ -128,7 +127,7 @@ fn refuse(status: StatusCode, error: &serde_json::Error) -> Refusal {
     (status, Json(json!({ "error": error.to_string() })))
 }
 
-/// Counted, not random: an id has only to be distinct.
+/// Counted, not random: an id only has to be unique.
 fn next_id() -> String {
     static CREATED: AtomicU64 = AtomicU64::new(0);
     format!("widget-{:012}", CREATED.fetch_add(1, Ordering::Relaxed) + 1)
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_answer_comes_after_the_sleep() {
-        // The clock is simulated: it jumps to the next timer when nothing else is left to do.
+        // The clock is simulated: it jumps to the next timer when nothing else is runnable.
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! A connection of epoll's, and what goes out on it.
+//! A connection of the epoll backend, and what goes out on it.
 
 use std::os::fd::OwnedFd;
 
@@ -11,15 +11,15 @@ const ONE_SEGMENT: usize = 1400;
 /// A connection, or the place for one.
 #[derive(Default)]
 pub(super) struct Slot<'r> {
-    /// Taken by the worker; events may be reported.
+    /// In use by the worker; events may be reported.
     pub(super) open: bool,
     /// Absent if the kernel gave none; that failure is reported like any other.
     pub(super) socket: Option<OwnedFd>,
-    /// Raised at each close, so that events of an earlier socket in the same place are known as such.
+    /// Incremented at each close, to recognize events of an earlier socket in the same place.
     pub(super) generation: u32,
     pub(super) connecting: bool,
     pub(super) no_delay: bool,
-    /// Its peer is on this machine, by a Unix socket.
+    /// Its peer is on this machine, over a Unix socket.
     pub(super) is_unix: bool,
     /// `rest` is held back.
     pub(super) held: bool,
@@ -28,10 +28,10 @@ pub(super) struct Slot<'r> {
     pub(super) taken: usize,
     /// Bytes of `rest` that were reported as sent when they were held back.
     pub(super) reported: usize,
-    /// Copied bytes that wait behind `rest`, from `copied_at` on.
+    /// Copied bytes that wait after `rest`, from `copied_at` on.
     pub(super) copied: Vec<u8>,
     pub(super) copied_at: usize,
-    /// What it received is not reported yet.
+    /// Received bytes are not reported yet.
     pub(super) unreported: bool,
     /// The peer's end was reported.
     pub(super) ended: bool,
@@ -43,13 +43,13 @@ impl Slot<'_> {
         !self.rest.is_empty() || !self.copied.is_empty()
     }
 
-    /// Nothing is under way on it but what it may receive.
+    /// Nothing is under way on it except possible receives.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         !self.connecting && !self.ended && !self.has_more()
     }
 
-    /// Writes as much of what waits as the kernel takes.
+    /// Writes as much of the pending bytes as the kernel takes.
     #[inline]
     pub(super) fn push(&mut self) -> Result<usize, Errno> {
         let mut pushed = self.write(self.rest)?;

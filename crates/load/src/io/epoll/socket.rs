@@ -1,4 +1,4 @@
-//! Sockets of epoll's connections: made, connected, watched.
+//! Sockets of the epoll backend: made, connected, watched.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,7 +14,7 @@ pub(super) fn watch(epoll: &OwnedFd, socket: &OwnedFd, key: u64) -> Result<(), E
     epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(key), interest)
 }
 
-/// A socket for that address, bound to where it is to come from.
+/// A socket for that address, bound to its source address.
 pub(super) fn make_inet(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -25,7 +25,7 @@ pub(super) fn make_inet(address: &SocketAddr, source: Option<IpAddr>) -> Result<
     Ok(socket)
 }
 
-/// Begins to connect; that it stands, or cannot, is reported later.
+/// Begins to connect; success or failure is reported later.
 pub(super) fn connect_inet(socket: &OwnedFd, address: &SocketAddr) -> Result<(), Errno> {
     match net::connect(socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
@@ -33,8 +33,8 @@ pub(super) fn connect_inet(socket: &OwnedFd, address: &SocketAddr) -> Result<(),
     }
 }
 
-/// Binds to an address and leaves the port to `connect`, which then only needs one that is free towards this
-/// peer (ip(7), IP_BIND_ADDRESS_NO_PORT).
+/// Binds to an address and leaves the port to `connect`, which then only needs one that is free for this peer (ip(7),
+/// IP_BIND_ADDRESS_NO_PORT).
 fn bind_source(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
     let one: libc::c_int = 1;
     // SAFETY: the option takes an int, whose address and size are given.

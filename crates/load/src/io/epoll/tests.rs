@@ -1,4 +1,4 @@
-//! What is held back: it goes out once, in its order, and counts once.
+//! Held-back bytes go out once, in order, and count once.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -140,7 +140,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
         assert_eq!(io.ops.send(0, &first), SHORT, "it counts as sent");
         io.ops.flush();
         assert!(io.ops.slots[0].has_more(), "none of it fitted");
-        // What a worker does that has its answer by then.
+        // As a worker does that has its answer by then.
         let at_once = io.ops.send(0, &second);
         io.ops.flush();
         let expected = [vec![b'x'; filled], first.to_vec(), second.clone()].concat();
@@ -165,7 +165,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
     }
 }
 
-/// The bytes that an event says have gone out.
+/// The bytes that an event reports as sent.
 fn sent_of(event: &str) -> usize {
     let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));
     bytes.expect("nothing else happens").parse().expect("a number")

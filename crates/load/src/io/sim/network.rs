@@ -3,65 +3,65 @@
 use crate::io::{ConnId, Wait};
 use crate::random::Random;
 
-/// Of such a length are pauses, or a multiple of it: so that things happen together, as they do.
+/// Pauses are multiples of this, so that things coincide as they do in reality.
 const BEAT_NS: u64 = 50_000;
-/// What stalls does so for up to so long, if it ever goes on.
+/// A stall that ends lasts at most this long.
 const STALL_NS: u64 = 3_000_000_000;
 
-/// A network that does whatever real ones do. Chances are between 0 and 1.
+/// A network that does whatever real ones do. Probabilities are between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Network {
     /// The same seed, the same network.
     pub seed: u64,
-    /// Which backend it stands for.
+    /// Which backend it imitates.
     pub like: Like,
-    /// That a send does not go out whole.
+    /// Probability that a send does not go out whole.
     pub short_writes: f64,
-    /// That what has arrived is not read whole.
+    /// Probability that what has arrived is not read whole.
     pub partial_reads: f64,
-    /// That the connection breaks within what is sent at once, either way.
+    /// Probability that the connection breaks within one send, either way.
     pub resets: f64,
-    /// That what is cut goes on after seconds, or never.
+    /// Probability that a cut send continues after seconds, or never.
     pub stalls: f64,
     /// The longest pause otherwise, nanoseconds.
     pub pause_ns: u64,
-    /// From then on bytes go whole and at once, nanoseconds.
+    /// From then on bytes travel whole and at once, nanoseconds.
     pub until_ns: u64,
 }
 
 /// Backends that report sends differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Like {
-    /// Tells how much went at once and of each piece that followed, and of an end together with the last bytes. While it
-    /// holds sends back, it calls them sent.
+    /// Reports how much went at once and each piece that followed, and an end together with the last bytes. While it
+    /// holds sends back, it reports them as sent.
     #[default]
     Epoll,
-    /// Calls a short request sent before it goes, and reports everything else when all of it has gone.
+    /// Reports a short request as sent before it goes, and everything else when all of it has gone.
     Uring,
 }
 
 /// What went over a simulated network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
-    /// Connections asked for, and closed by the worker.
+    /// Connections requested, and closed by the worker.
     pub connects: u64,
     /// See [`Books::connects`].
     pub closes: u64,
-    /// Bytes that were reported to the worker as gone.
+    /// Bytes reported to the worker as sent.
     pub sent: u64,
     /// Bytes that the server got.
     pub delivered: u64,
     /// Bytes that the worker got.
     pub received: u64,
-    /// Most bytes that waited on one connection to go out.
+    /// Most bytes that waited on one connection.
     pub most_waiting: usize,
-    /// Sends on a connection of which the worker knew that nothing follows what it received.
+    /// Sends on a connection after the worker had received its end.
     pub after_last: u64,
-    /// All that was asked for and reported, and when, as one number.
+    /// Everything submitted and reported, and when, hashed into one number.
     pub trace: u64,
 }
 
-/// What is noted in a trace.
+/// An entry's kind in a trace.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Connect,
@@ -91,14 +91,14 @@ impl Books {
     }
 }
 
-/// Which way a piece goes.
+/// The direction of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
     Written,
     Read,
 }
 
-/// A network's next throw.
+/// A network's random choices.
 pub(super) struct Chance {
     network: Network,
     random: Random,
@@ -113,7 +113,7 @@ impl Chance {
         self.network.like
     }
 
-    /// It is so late.
+    /// The time is now `now_ns`.
     pub(super) fn is_at(&mut self, now_ns: u64) {
         if now_ns >= self.network.until_ns {
             let Network { seed, like, until_ns, .. } = self.network;
@@ -129,7 +129,7 @@ impl Chance {
         self.random.next_u64() % most.max(1)
     }
 
-    /// How much of so many bytes goes at once.
+    /// How much of `length` bytes goes at once.
     pub(super) fn piece(&mut self, length: usize, way: Piece) -> usize {
         let chance =
             if way == Piece::Written { self.network.short_writes } else { self.network.partial_reads };
@@ -137,16 +137,16 @@ impl Chance {
             return length;
         }
         match self.below(4) {
-            // At the edges, where most goes wrong.
+            // At the edges, where most errors are.
             0 => self.below(2) as usize,
             1 => length - 1,
-            // As far as most heads reach.
+            // About as far as most heads reach.
             2 => self.below(length.min(40) as u64) as usize,
             _ => self.below(length as u64) as usize,
         }
     }
 
-    /// How many of so many bytes arrive, and whether the connection breaks behind them.
+    /// How many of `length` bytes arrive, and whether the connection breaks after them.
     pub(super) fn resets_within(&mut self, length: usize) -> (usize, bool) {
         match self.happens(self.network.resets) {
             true => (self.below(length as u64 + 1) as usize, true),
@@ -168,7 +168,7 @@ impl Chance {
         (self.below(3) > 0).then_some(stall_ns)
     }
 
-    /// The worker takes a send for done before it goes.
+    /// A send is reported as done before it goes.
     pub(super) fn holds_back(&mut self) -> bool {
         match self.network.like {
             Like::Uring => true,
@@ -181,12 +181,12 @@ impl Chance {
         self.network.like == Like::Epoll && self.below(2) == 0
     }
 
-    /// A turn takes no more of what has happened.
+    /// A turn takes no more events.
     pub(super) fn ends_turn(&mut self) -> bool {
         self.below(16) == 0
     }
 
-    /// When a wait ends in which nothing happens: now and then earlier than asked for.
+    /// When a wait ends in which nothing happens: sometimes early.
     pub(super) fn interrupts(&mut self, now_ns: u64, until_ns: u64) -> u64 {
         match self.below(16) {
             0 => now_ns + self.below(until_ns.saturating_sub(now_ns) + 1),
@@ -194,7 +194,7 @@ impl Chance {
         }
     }
 
-    /// When a wait ends for which something happens then: sometimes it is content later, with more.
+    /// When a wait ends whose first event comes at `first_ns`: sometimes later, with more events.
     pub(super) fn wakes_at(&mut self, first_ns: u64, wait: Wait) -> u64 {
         if wait.at_least <= 1 {
             return first_ns;

@@ -1,7 +1,7 @@
-//! One simulated connection whose bytes go in pieces, as they do between real sockets.
+//! One simulated connection whose bytes travel in pieces, as between real sockets.
 //!
-//! What a backend may report is in [`crate::io`]; how `epoll` and `uring` differ in it is in [`Like`]. After a reset what
-//! had arrived before can still be read, as the kernel has it.
+//! [`crate::io`] defines what a backend may report; [`Like`] how `epoll` and `uring` differ. As with the kernel, bytes
+//! that arrived before a reset can still be read.
 
 use std::collections::VecDeque;
 
@@ -16,28 +16,28 @@ const SILENT: usize = 4096;
 #[derive(Default)]
 pub(super) struct Wire {
     pub(super) generation: u32,
-    /// The worker has it.
+    /// The worker holds it.
     pub(super) is_open: bool,
     /// Bytes that have not left, in order.
     out: VecDeque<u8>,
-    /// Of them, those that the worker takes for sent.
+    /// Of them, those that the worker believes sent.
     silent: usize,
     /// Bytes that have left and are not reported yet: `uring` reports a send when all of it has gone.
     unreported: usize,
-    /// A piece of them is to go.
+    /// A piece of them is scheduled.
     is_writing: bool,
     /// Bytes given to it before the last send, and bytes that the server got.
     before_last: u64,
     delivered: u64,
     given: u64,
-    /// What has arrived and was not read.
+    /// Arrived but not read.
     came: VecDeque<Reply>,
     is_reading: bool,
     /// The peer has closed its side.
     is_half_closed: bool,
-    /// The peer knows nothing of it any more.
+    /// The peer has dropped all its state.
     is_cut: bool,
-    /// This side has heard of that.
+    /// This side knows about that.
     has_heard: bool,
     /// The worker knows, from what it received, that nothing follows.
     pub(super) had_last: bool,
@@ -54,7 +54,7 @@ impl Wire {
         self.out.len() > self.silent || self.unreported > 0
     }
 
-    /// The same place after its connection.
+    /// The same place, its connection closed.
     pub(super) fn closed(&self) -> Wire {
         Wire { generation: self.generation + 1, ..Wire::default() }
     }
@@ -71,7 +71,7 @@ impl Wire {
 }
 
 impl<S: Server> SimOps<S> {
-    /// Sends as much as the socket takes now. The rest goes on by itself.
+    /// Sends as much as the socket takes now. The rest continues on its own.
     pub(super) fn send_in_pieces(&mut self, conn: ConnId, bytes: &[u8], is_copy: bool) -> usize {
         let Some(network) = &mut self.network else { return 0 };
         let wire = &mut self.lanes[self.at].wires[conn as usize];
@@ -99,7 +99,7 @@ impl<S: Server> SimOps<S> {
         if holds { bytes.len() } else { now }
     }
 
-    /// A last word, in front of a close: it goes whole or breaks off, and nobody waits for it.
+    /// Final bytes before a close: they go whole or break off, and nothing waits for them.
     pub(super) fn says_at_once(&mut self, conn: ConnId, last: &[u8]) -> usize {
         self.note(Kind::Send, conn, last, last.len() as u64);
         self.books.sent += last.len() as u64;
@@ -117,7 +117,7 @@ impl<S: Server> SimOps<S> {
         }
         let pause = if at_once && network.like() == Like::Uring { Some(0) } else { network.pause_ns() };
         wire.is_writing = true;
-        // Without a pause that ends the server reads nothing any more.
+        // Without a finite pause the server never reads again.
         if let Some(pause) = pause.filter(|_| reads) {
             self.push(now_ns + pause, conn, Happening::Writable);
         }
@@ -143,7 +143,7 @@ impl<S: Server> SimOps<S> {
         }
     }
 
-    /// What waits goes on.
+    /// Continues with the pending bytes.
     pub(super) fn write_on(&mut self, conn: ConnId, sink: &mut impl Sink<Self>) {
         let Some(network) = &mut self.network else { return };
         let wire = &mut self.lanes[self.at].wires[conn as usize];
@@ -171,7 +171,7 @@ impl<S: Server> SimOps<S> {
         }
     }
 
-    /// Something of the server has arrived.
+    /// Something from the server has arrived.
     pub(super) fn arrives(&mut self, conn: ConnId, reply: Reply) {
         let Some(network) = &mut self.network else { return };
         let wire = &mut self.lanes[self.at].wires[conn as usize];
@@ -179,7 +179,7 @@ impl<S: Server> SimOps<S> {
             return;
         }
         match reply {
-            // What was on its way when the peer forgot the connection is followed by its reset.
+            // Bytes on their way when the peer dropped the connection are followed by its reset.
             Reply::Bytes(bytes) => {
                 let (arrives, resets) = network.resets_within(bytes.len());
                 wire.came.push_back(Reply::Bytes(bytes[..arrives].to_vec()));
@@ -214,7 +214,7 @@ impl<S: Server> SimOps<S> {
         }
     }
 
-    /// Reads a piece of what has arrived, which may be of several answers.
+    /// Reads a piece of what has arrived, possibly of several answers.
     pub(super) fn read(&mut self, conn: ConnId, sink: &mut impl Sink<Self>) {
         let Some(network) = &mut self.network else { return };
         let wire = &mut self.lanes[self.at].wires[conn as usize];
@@ -231,7 +231,7 @@ impl<S: Server> SimOps<S> {
             wire.came.push_front(Reply::Bytes(rest));
         }
         let ends = wire.came.front() == Some(&Reply::Fin);
-        // `epoll` may know of the end by then, and says so; it reports it at once.
+        // `epoll` may know of the end by then, and reports it at once.
         let last = ends && !bytes.is_empty() && network.reports_last();
         let reports_end = last || bytes.is_empty();
         if !bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! Questions to the kernel about a connection, whose answer alone is waited for. What else completes meanwhile is kept for
-//! the next turn.
+//! Synchronous queries to the kernel about a connection. Other completions that arrive meanwhile are kept for the next
+//! turn.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ impl UringOps<'_> {
         self.ask(conn, opcode::UringCmd16::new(place, SIOCOUTQ).build())
     }
 
-    /// Asks the kernel something about a connection, and waits for the answer alone; `None` if it gives none.
+    /// Queries the kernel about a connection, and waits for that answer alone; `None` if there is none.
     pub(super) fn ask(&mut self, conn: ConnId, question: squeue::Entry) -> Option<usize> {
         let data = self.data(Kind::Asked, conn);
         let generation = self.slots[conn as usize].generation & 0xff_ffff;

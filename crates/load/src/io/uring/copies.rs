@@ -1,29 +1,29 @@
-//! Requests that are there only while they are asked to be sent: copied, and kept in place until the kernel has
-//! done with them, whatever becomes of their connection meanwhile.
+//! Requests whose bytes are valid only during the call: copied, and kept in place until the kernel has finished with
+//! them, whatever happens to their connection meanwhile.
 
-/// A copied request longer than this gives its memory back when it has gone out. There are never more than were under
-/// way at one time, and one that is made anew is paid for page by page.
+/// A copied request longer than this frees its memory when it has gone out. There are never more than were under way
+/// at one time, and a new allocation costs a page fault per page.
 const COPY_KEPT: usize = 1024 * 1024;
 
-/// Copied requests, each in its place until the kernel has done with it, whatever becomes of its connection.
+/// Copied requests, each in its place until the kernel has finished with it, whatever happens to its connection.
 #[derive(Default)]
 pub struct Copies {
     all: Vec<Copied>,
     free: Vec<u32>,
 }
 
-/// What is sent on one connection from memory of the ring's own.
+/// What is sent on one connection from the ring's own memory.
 #[derive(Default)]
 pub struct Copied {
-    /// Which connection, and which of those in its place.
+    /// The connection, and its generation in that place.
     pub conn: u32,
     pub generation: u32,
     /// The kernel has it: it must not move.
     pub flying: bool,
     pub bytes: Vec<u8>,
-    /// What goes out behind it.
+    /// What goes out after it.
     pub next: Vec<u8>,
-    /// So many bytes at the beginning were reported as sent before.
+    /// How many bytes at the beginning were already reported as sent.
     pub reported: usize,
 }
 
@@ -43,7 +43,7 @@ impl Copies {
         &mut self.all[id as usize]
     }
 
-    /// The kernel has done with it, or never had it.
+    /// The kernel has finished with it, or never had it.
     pub fn give_back(&mut self, id: u32) {
         let copied = &mut self.all[id as usize];
         (copied.flying, copied.reported) = (false, 0);

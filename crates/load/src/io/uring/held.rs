@@ -1,27 +1,27 @@
-//! What is held back to the end of a turn and then queued kind by kind, not connection by connection: the kernel's way
-//! through one of these fills a processor's first cache, and the next of the same kind finds it there. For connections
-//! that live for one exchange that is a seventh of what each costs.
+//! Operations held back to the end of a turn and then queued by kind, not by connection: the kernel's code path for
+//! one of them fills a processor's first-level cache, and the next of the same kind finds it there. For connections
+//! that live for one exchange this saves a seventh of the cost of each.
 
 use io_uring::squeue;
 
 use super::UringOps;
 use crate::io::ConnId;
 
-/// Most connections that are made at a time: who begins many at once does not wait for all of them.
+/// Most connections made in one go: the first of many need not wait for all of them.
 const MAKING: usize = 64;
 
-/// In the order in which they are queued, behind the closes and sends of the turn.
+/// In queueing order, after the closes and sends of the turn.
 #[derive(Clone, Copy)]
 pub enum Step {
-    /// A socket is made, and bound if it has to be.
+    /// Makes a socket, and binds it if required.
     Make,
-    /// It is connected.
+    /// Connects it.
     Connect,
-    /// A receive is armed: last, so that it may find an answer to one of the sends.
+    /// Arms a receive: last, so that it may find an answer to one of the sends.
     Receive,
 }
 
-/// The steps of a turn, each with where it belongs and which generation.
+/// The steps of a turn, each with its connection and generation.
 #[derive(Default)]
 pub struct Held {
     steps: [Vec<(ConnId, u32, squeue::Entry)>; 3],
@@ -40,7 +40,7 @@ impl UringOps<'_> {
         }
     }
 
-    /// Queues all that was held back. What cannot be queued is reported as failed.
+    /// Queues everything held back. What cannot be queued is reported as failed.
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.flush_sends()?;
         [Step::Make, Step::Connect, Step::Receive].into_iter().for_each(|step| self.queue(step));

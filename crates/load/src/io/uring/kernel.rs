@@ -1,4 +1,4 @@
-//! What the kernel allows, and how it reports which of several rings has something to say.
+//! What the kernel supports, and how it signals which of several rings has completions.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -7,7 +7,7 @@ use io_uring::{IoUring, opcode};
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
 
-/// Whether the kernel's release is at least this; not, if it cannot be known.
+/// Whether the kernel's release is at least this; false if unknown.
 pub fn is_at_least((major, minor): (u32, u32)) -> bool {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();
@@ -21,8 +21,8 @@ pub fn table_limit() -> usize {
     usize::try_from(limit.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX).clamp(1, 1 << 20)
 }
 
-/// One epoll instance over an event descriptor of each ring, which the kernel signals when the ring has something
-/// to do. (Polling a ring's own descriptor loses wake-ups while its task work is deferred.)
+/// One epoll instance over one eventfd per ring, which the kernel signals when the ring has work. (Polling a ring's
+/// own descriptor loses wake-ups while its task work is deferred.)
 pub fn watch(rings: &[&IoUring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
     use rustix::event::{EventfdFlags, epoll, eventfd};
     let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -30,7 +30,7 @@ pub fn watch(rings: &[&IoUring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
     for (i, ring) in rings.iter().enumerate() {
         let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         ring.submitter().register_eventfd(signal.as_raw_fd())?;
-        // Edge-triggered: each signal is an edge, and the count need never be read.
+        // Edge-triggered: each signal is an edge, and the count need not be read.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&ready, &signal, epoll::EventData::new_u64(i as u64), flags)?;
         signals.push(signal);
@@ -38,11 +38,11 @@ pub fn watch(rings: &[&IoUring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
     Ok((ready, signals))
 }
 
-/// Ends all sends of a ring that are under way, and waits for that a second at most. Sends alone: among receives at rest
-/// the kernel searches for each one anew from the first, which takes minutes for a million of them.
+/// Cancels all of a ring's pending sends, and waits at most a second for that. Sends only: for idle receives the
+/// kernel searches from the start for each one, which takes minutes for a million of them.
 ///
 /// # Errors
-/// The kernel's refusal; that there were none is none (ENOENT).
+/// The kernel's refusal; ENOENT (nothing to cancel) is not an error.
 pub fn cancel_sends(ring: &IoUring) -> std::io::Result<()> {
     /// `struct io_uring_sync_cancel_reg` of `<linux/io_uring.h>`.
     #[repr(C)]
@@ -72,7 +72,7 @@ pub fn cancel_sends(ring: &IoUring) -> std::io::Result<()> {
     // SAFETY: the kernel reads one such structure, of this frame.
     let result = unsafe {
         let from = std::ptr::addr_of!(cancel);
-        // Variadic arguments are words: an `int` would leave the upper half to chance.
+        // Variadic arguments are words: an `int` would leave the upper half undefined.
         let (file, count) = (libc::c_long::from(ring.as_raw_fd()), 1 as libc::c_ulong);
         libc::syscall(libc::SYS_io_uring_register, file, REGISTER_SYNC_CANCEL, from, count)
     };
@@ -98,7 +98,7 @@ mod tests {
     fn sends_under_way_are_ended_and_receives_are_left() {
         let mut ring = match IoUring::new(8) {
             Ok(ring) => ring,
-            // Not allowed here, of which tests/real.rs reports.
+            // Not permitted here; tests/real.rs reports that.
             Err(error) => {
                 return assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{error}");
             }
@@ -118,7 +118,7 @@ mod tests {
         unsafe { ring.submission().push_multiple(&[send, receive]).expect("room for two") };
         ring.submit().expect("both are under way");
         cancel_sends(&ring).expect("it ends");
-        // It has waited for the end: what follows does not.
+        // It has waited for the end: this call does not.
         ring.submit().expect("nothing more");
         let ended: Vec<_> = ring.completion().map(|c| (c.user_data(), c.result())).collect();
         assert_eq!(ended, [(1, -libc::ECANCELED)]);

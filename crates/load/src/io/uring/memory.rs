@@ -1,4 +1,4 @@
-//! Memory that the kernel reads and writes on its own time: receive buffers and addresses.
+//! Memory that the kernel reads and writes asynchronously: receive buffers and addresses.
 
 use std::net::SocketAddr;
 
@@ -6,18 +6,18 @@ use io_uring::types::BufRingEntry;
 
 use crate::target::Address;
 
-/// Fewest and most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
+/// Fewest and most receive buffers per ring. If more responses come in one turn, receives are armed again.
 const BUFFERS: (usize, usize) = (64, 512);
-/// Bytes of a receive buffer, where there are many, where there are few, and where there are several rings. The kernel
-/// takes one after another: of those that hold short answers a page or two are ever touched.
+/// Bytes per receive buffer: with many buffers, with few, and with several rings. The kernel takes one after another:
+/// with short answers only a page or two of each is ever touched.
 const BUFFER: usize = 16 * 1024;
 const LARGE_BUFFER: usize = 32 * 1024;
 const SMALL_BUFFER: usize = 4096;
-/// From the end of one buffer to the begin of the next. Most responses are short: without this all of them would begin
-/// at the same place of their page, and share a few sets of each cache.
+/// Gap between the end of one buffer and the beginning of the next. Most responses are short: without it all of them
+/// would begin at the same place of their page, and share a few sets of each cache.
 const APART: usize = 5 * 64;
 
-/// Receive buffers, handed to the kernel in a ring of their own.
+/// Receive buffers, handed to the kernel in their own ring.
 pub struct Buffers {
     pub entries: *mut BufRingEntry,
     memory: *mut u8,
@@ -27,14 +27,14 @@ pub struct Buffers {
     tail: u16,
 }
 
-/// A socket address as the kernel wants it, in one place for as long as the ring lives.
+/// A socket address in the kernel's layout, at a fixed place for the life of the ring.
 pub struct RawAddress {
     pub storage: libc::sockaddr_storage,
     pub length: libc::socklen_t,
 }
 
 impl Buffers {
-    /// As many as requests may be answered in one turn, within bounds; for one of so many rings.
+    /// As many as requests may be answered in one turn, within bounds; for one of `rings` rings.
     pub fn new(in_flight: usize, rings: usize) -> std::io::Result<Self> {
         let (least, most) = BUFFERS;
         let count = in_flight.next_power_of_two().clamp(least, most);
@@ -67,8 +67,8 @@ impl Buffers {
     /// What the kernel wrote into a buffer.
     ///
     /// # Safety
-    /// The kernel has handed over this buffer with so many bytes in it. They must not be looked at after it was given
-    /// back, nor after this has been dropped: the lifetime is the caller's to choose, and bounds neither.
+    /// The kernel has handed over this buffer with `length` bytes in it. They must not be read after the buffer was
+    /// given back, nor after this has been dropped: the caller chooses the lifetime, which bounds neither.
     pub unsafe fn bytes<'a>(&self, id: u16, length: usize) -> &'a [u8] {
         // SAFETY: the buffer lies within our mapping, and the kernel does not write to it before it is given back.
         unsafe {
@@ -78,7 +78,7 @@ impl Buffers {
 
     /// Gives a buffer back with the next [`publish`](Self::publish).
     pub fn give_back(&mut self, id: u16) {
-        // SAFETY: the index is below `count`, a power of two; the entry behind the published tail is ours.
+        // SAFETY: the index is below `count`, a power of two; the entry after the published tail is ours.
         unsafe {
             let entry = &mut *self.entries.add((self.tail & (self.count - 1)) as usize);
             entry.set_addr(self.memory.add(id as usize * self.stride) as u64);
@@ -88,7 +88,7 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Lets the kernel see what was given back.
+    /// Makes the returned buffers visible to the kernel.
     pub fn publish(&self) {
         // SAFETY: the tail lies in the first entry's reserved field, which only this side writes; the release
         // makes the entries visible before it.
@@ -102,7 +102,7 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: both were mapped with these lengths in `new`, and the ring that knew them is gone.
+        // SAFETY: both were mapped with these lengths in `new`, and the ring that used them is gone.
         unsafe {
             let entries = self.count as usize * std::mem::size_of::<BufRingEntry>();
             let _ = rustix::mm::munmap(self.entries.cast(), entries);
@@ -112,7 +112,7 @@ impl Drop for Buffers {
 }
 
 impl RawAddress {
-    /// The kind of socket that goes there.
+    /// The address family of the socket.
     pub fn family(address: &Address) -> libc::c_int {
         match address {
             Address::Unix(_) => libc::AF_UNIX,
@@ -129,7 +129,7 @@ impl RawAddress {
                 Address::Unix(path) => {
                     let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_un>();
                     raw.sun_family = libc::AF_UNIX as libc::sa_family_t;
-                    // A zero stands behind it: a longer path was refused when the URL was read.
+                    // A zero follows: a longer path was refused when the URL was read.
                     let room = raw.sun_path.len() - 1;
                     for (to, from) in raw.sun_path[..room].iter_mut().zip(path.bytes()) {
                         *to = from as libc::c_char;

@@ -1,12 +1,12 @@
-//! io_uring: receives that repeat themselves into shared buffers, all sends of a turn in one system call,
-//! sockets that live in the ring's own table and take no file descriptor.
+//! io_uring: multishot receives into shared buffers, all sends of a turn in one system call, sockets that live in the
+//! ring's own table and use no file descriptor.
 //!
-//! A turn is one `io_uring_enter`: it submits what the worker asked for since the last one, waits with a
-//! nanosecond timeout, and the completions are reported one after another. A send is held back until then, so one
-//! for a connection that turned out to be closed in the same turn never leaves.
+//! A turn is one `io_uring_enter`: it submits the worker's requests since the last one, waits with a nanosecond
+//! timeout, and the completions are reported one after another. A send is held back until then, so one for a
+//! connection that turned out to be closed in the same turn never leaves.
 //!
-//! The kernel bounds a ring's table by the limit on open files. For more connections than that there are several
-//! rings, and an epoll instance reports which of them have something to report.
+//! The kernel limits a ring's table to the number of open files allowed. Beyond that there are several rings, and an
+//! epoll instance reports which of them have completions.
 
 #![expect(unsafe_code, reason = "the ring's memory, and calls without a safe wrapper that is fast enough")]
 
@@ -39,42 +39,42 @@ const ENTRIES: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 /// The group of receive buffers.
 const GROUP: u16 = 0;
-/// The first kernel that reports unacknowledged bytes through a ring, without which a request on an idle connection
+/// The first kernel that reports unacknowledged bytes through a ring. Without that, a request on an idle connection
 /// that the server had closed could not be distinguished from one that it saw.
 const NEEDED_KERNEL: (u32, u32) = (6, 7);
 /// Most rings of one thread.
 const MAX_RINGS: usize = 64;
-/// Nothing is sent from the copies.
+/// No copy is being sent.
 const NO_COPY: u32 = u32::MAX;
 
-/// What a completion is of; the top byte of its user data.
+/// A completion's kind; the top byte of its user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
-    /// Nobody waits for it.
+    /// Ignored.
     Nothing = 0,
     Socket = 1,
     Connect = 2,
     Receive = 3,
     Send = 4,
-    /// The answer to a question that is waited for.
+    /// The answer to a synchronous query.
     Asked = 5,
-    /// Of a copied request; its place among the copies stands where others have their connection.
+    /// Of a copied request; its index among the copies is in place of the connection.
     Copied = 6,
 }
 
 /// The backend.
 pub struct Uring<'r> {
     ops: UringOps<'r>,
-    /// Completions of the present turn.
+    /// Completions of the current turn.
     turn: VecDeque<Completion>,
     /// Failures that are reported in it.
     failed: Vec<(ConnId, u32, i32)>,
 }
 
-/// A ring with what belongs to it.
+/// A ring with its buffers.
 struct Ring {
-    // Declared first, so gone before the buffers it knows.
+    // Declared first, so dropped before the buffers it uses.
     ring: IoUring,
     buffers: Buffers,
 }
@@ -82,45 +82,45 @@ struct Ring {
 /// What can be submitted.
 pub struct UringOps<'r> {
     rings: Vec<Ring>,
-    /// Connections of one ring: connection c is number c mod this of ring c div this.
+    /// Connections per ring: connection c is number c mod this of ring c div this.
     per_ring: usize,
-    /// Tells which rings have something, where there are several.
+    /// Reports which rings have completions, if there are several.
     ready: Option<(OwnedFd, Vec<OwnedFd>)>,
-    /// Room for what it reports.
+    /// Space for its events.
     signalled: Vec<rustix::event::epoll::Event>,
     slots: Vec<Slot<'r>>,
-    /// Sends of this turn: where, which generation, what.
+    /// Sends of this turn: connection, generation, what.
     sends: Vec<(ConnId, u32, SendKind<'r>)>,
     held: Held,
     copies: Copies,
-    /// Failures to be reported in the next turn: where, which generation, why.
+    /// Failures to be reported in the next turn: connection, generation, why.
     failed: Vec<(ConnId, u32, i32)>,
-    /// Completions that came while one was waited for.
+    /// Completions that came while waiting for another.
     early: VecDeque<Completion>,
-    /// Connections, and their generation, that something was received on among these.
+    /// Connections, and their generation, that received something among these.
     came: Vec<(ConnId, u32)>,
     addresses: Vec<(Address, Box<RawAddress>)>,
-    /// Receives are armed once for the connection's life; else for each part, which costs less for a
-    /// connection that lives for one exchange.
+    /// Receives are armed once for the connection's life; otherwise for each part, which costs less for a connection
+    /// that lives for one exchange.
     keep_alive: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Slot<'r> {
     open: bool,
-    /// Raised at each close: completions for an earlier socket in the same place are known as such.
+    /// Incremented at each close, to recognize completions for an earlier socket in the same place.
     generation: u32,
-    /// A receive is under way in the kernel.
+    /// A receive is pending in the kernel.
     receiving: bool,
-    /// A connect is.
+    /// A connect is pending.
     connecting: bool,
     no_delay: bool,
     /// Length of the last send, and whether it was submitted.
     last_send: u32,
     submitted: bool,
-    /// A send that will be reported is under way.
+    /// A send that will be reported is pending.
     sending: bool,
-    /// Place of what is sent from the copies, or [`NO_COPY`].
+    /// Index of the copy being sent, or [`NO_COPY`].
     copy: u32,
     /// The last send, if it was reported as sent before it went.
     silent: &'r [u8],
@@ -157,9 +157,9 @@ pub struct Size {
     pub connections: usize,
     /// Most requests under way at one time.
     pub in_flight: usize,
-    /// They are used again and again.
+    /// They are reused.
     pub keep_alive: bool,
-    /// They are bound to addresses of their own, which kernels before 6.11 cannot do through a ring.
+    /// They are bound to source addresses, which kernels before 6.11 cannot do through a ring.
     pub sources: bool,
 }
 
@@ -197,7 +197,7 @@ impl Ring {
 }
 
 impl<'r> Uring<'r> {
-    /// A backend of its own for the calling thread.
+    /// A backend for the calling thread.
     ///
     /// # Errors
     /// The kernel is too old or does not allow it (containers often block it).
@@ -210,7 +210,7 @@ impl<'r> Uring<'r> {
         }
         let per_ring = size.connections.clamp(1, table_limit());
         let count = size.connections.div_ceil(per_ring).clamp(1, MAX_RINGS);
-        // Several rings share what is in flight, not quite evenly.
+        // Several rings share the requests in flight, though not quite evenly.
         let in_flight = if count > 1 { 2 * size.in_flight.div_ceil(count) } else { size.in_flight };
         let rings: Vec<Ring> = (0..count)
             .map(|_| Ring::new(per_ring, in_flight, count, size.sources))
@@ -245,7 +245,7 @@ impl<'r> Uring<'r> {
         match kind {
             Kind::Receive if result > 0 => {
                 if live && !cqueue::more(flags) {
-                    // It has ended: a close that follows has nothing to cancel.
+                    // It has ended: a later close has nothing to cancel.
                     self.ops.slots[conn as usize].receiving = false;
                 }
                 if let Some(id) = buffer {
@@ -326,7 +326,7 @@ impl<'r> Io<'r> for Uring<'r> {
         while let Some(done) = self.turn.pop_front() {
             self.report(done, sink);
         }
-        // Begins at the front again: a queue that wanders through all its room wanders through the caches as well.
+        // Starts at the front again: a queue that moves through all its memory also moves through the caches.
         self.turn.clear();
         self.ops.rings.iter().for_each(|r| r.buffers.publish());
         Ok(())
@@ -348,7 +348,7 @@ impl<'r> UringOps<'r> {
         &mut self.rings[ring].buffers
     }
 
-    /// Submits to every ring, waits until one has something, and takes it.
+    /// Submits to every ring, waits until one has completions, and takes them.
     fn enter_ready(&mut self, until_ns: u64, into: &mut VecDeque<Completion>) -> std::io::Result<()> {
         for ring in 0..self.rings.len() {
             if !self.rings[ring].ring.submission().is_empty() {
@@ -389,8 +389,8 @@ impl<'r> UringOps<'r> {
     /// Puts an entry into the submission queue, making room by submitting if there is none.
     fn push(&mut self, ring: usize, entry: &squeue::Entry) -> std::io::Result<()> {
         loop {
-            // SAFETY: what entries point to stays valid: requests live as long as the backend ('r), addresses
-            // are boxed in `addresses`, `ONE` is static, buffers are the ring's own.
+            // SAFETY: what entries point to stays valid: requests live as long as the backend ('r), addresses are
+            // boxed in `addresses`, `ONE` is static, and buffers belong to the ring.
             if unsafe { self.rings[ring].ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
@@ -407,7 +407,7 @@ impl<'r> UringOps<'r> {
         }
     }
 
-    /// Submits, and waits for several completions, a short time at most; then for one.
+    /// Submits, and waits for several completions, for a short time at most; then for one.
     fn enter_for(&mut self, ring: usize, wait: Wait) -> std::io::Result<()> {
         if wait.at_least > 1 && now_ns() + wait.within_ns < wait.until_ns {
             self.submit_and_wait(ring, wait.at_least as usize, wait.within_ns)?;
@@ -418,7 +418,7 @@ impl<'r> UringOps<'r> {
         self.enter(ring, wait.until_ns)
     }
 
-    /// Submits, and waits until a completion or the time.
+    /// Submits, and waits for a completion or until the time.
     fn enter(&mut self, ring: usize, until_ns: u64) -> std::io::Result<()> {
         self.submit_and_wait(ring, 1, until_ns.saturating_sub(now_ns()))
     }
@@ -513,22 +513,22 @@ impl<'r> Ops<'r> for UringOps<'r> {
         self.make_place(conn);
         let slot = &mut self.slots[conn as usize];
         let is_unix = matches!(address, Address::Unix(_));
-        // A Unix socket has no Nagle to be switched off.
+        // A Unix socket has no Nagle's algorithm to switch off.
         let generation = slot.generation;
         *slot = Slot { open: true, connecting: true, no_delay: is_unix, generation, ..CLOSED };
         if conn as usize >= self.per_ring * self.rings.len() {
             return self.failed.push((conn, generation & 0xff_ffff, libc::EMFILE));
         }
         let (_, place) = self.place(conn);
-        // Not linked: the kernel carries these out in order and at once as they are submitted. Of a link it would put off
-        // all but the first, and a queue that runs full in the middle would cut it.
+        // Not linked: the kernel executes these in order and at once as they are submitted. In a link it would defer
+        // all but the first, and a queue that fills up in the middle would cut it.
         let quiet = squeue::Flags::SKIP_SUCCESS;
         let data = self.data(Kind::Socket, conn);
         let socket = opcode::Socket::new(RawAddress::family(address), libc::SOCK_STREAM, 0)
             .file_index(DestinationSlot::try_from_slot_target(place.0).ok());
         self.hold(Step::Make, conn, socket.build().user_data(data).flags(quiet));
         if let Some(source) = source.filter(|_| !is_unix) {
-            // The port is left to `connect`, which then only needs one that is free towards this peer.
+            // `connect` picks the port, and only needs one that is free for this peer.
             let option = opcode::SetSockOpt::new(
                 place,
                 libc::IPPROTO_IP as u32,
@@ -549,7 +549,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         if self.slots[conn as usize].copy != NO_COPY {
-            // What is left of the last one goes first.
+            // The rest of the last one goes first.
             return self.send_copy(conn, bytes);
         }
         let generation = self.before_send(conn, bytes.len());
@@ -598,7 +598,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
             // Beyond the tables: it never had a socket.
             return;
         }
-        // What is under way holds the socket open.
+        // Pending operations hold the socket open.
         for data in under_way.into_iter().chain(sending) {
             let cancel = opcode::AsyncCancel::new(data).build().user_data(Kind::Nothing as u64);
             let _ = self.push(ring, &cancel.flags(squeue::Flags::SKIP_SUCCESS));
@@ -614,7 +614,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
     }
 
     fn give(&mut self, conn: ConnId) -> Option<OwnedFd> {
-        // What was said last goes out before others speak.
+        // Final bytes go out before the next owner sends.
         self.flush().ok()?;
         let slot = *self.slots.get(conn as usize)?;
         let (ring, place) = self.place(conn);
@@ -622,7 +622,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         if !slot.open || busy || ring >= self.rings.len() {
             return None;
         }
-        // Nothing is to be taken out of the socket any more that would be nobody's.
+        // Nothing may be taken from the socket any more that would be lost.
         if slot.receiving {
             let cancel = opcode::AsyncCancel::new(self.data(Kind::Receive, conn)).build();
             let cancel = cancel.user_data(Kind::Nothing as u64).flags(squeue::Flags::SKIP_SUCCESS);
@@ -630,7 +630,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
             self.slots[conn as usize].receiving = false;
         }
         let descriptor = self.ask(conn, opcode::FixedFdInstall::new(place, 0).build())?;
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+        // SAFETY: the kernel has just made this descriptor for us, and nothing else knows of it.
         let socket = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).ok()?) };
         if self.came.contains(&(conn, slot.generation & 0xff_ffff)) {
             return None;
@@ -642,7 +642,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
     fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool {
         self.make_place(conn);
         let (ring, place) = self.place(conn);
-        // A ring waits by itself, but not on a socket that is reported never to wait.
+        // A ring does its own waiting, but not on a non-blocking socket.
         let is_ready = ring < self.rings.len() && rustix::io::ioctl_fionbio(&socket, false).is_ok();
         let taken = is_ready && {
             let submitter = self.rings[ring].ring.submitter();
@@ -668,7 +668,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
 impl Drop for UringOps<'_> {
     fn drop(&mut self) {
-        // Sends under way read from memory that is about to go: end them before that.
+        // Pending sends read from memory that is about to be freed: end them first.
         for Ring { ring, .. } in &mut self.rings {
             let _ = ring.submit();
             let _ = cancel_sends(ring);

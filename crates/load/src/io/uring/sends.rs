@@ -1,15 +1,15 @@
-//! What goes out: the sends of a turn, held back to its end and queued together, and a last word before a close.
+//! What goes out: the sends of a turn, held back to its end and queued together, and final bytes before a close.
 
 use io_uring::{opcode, squeue};
 
 use super::{Kind, NO_COPY, Uring, UringOps};
 use crate::io::{ConnId, Event, Sink};
 
-/// Requests up to this length are sent without a completion of their own: it costs as much as the send.
+/// Requests up to this length are sent without a completion, which would cost as much as the send.
 pub const SILENT: usize = 4096;
 /// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
 const ONE_SEGMENT: usize = 1400;
-/// A socket option that is switched on.
+/// The value that switches a socket option on.
 pub static ONE: libc::c_int = 1;
 
 /// What a send of this turn sends.
@@ -50,7 +50,7 @@ impl<'r> Uring<'r> {
 }
 
 impl<'r> UringOps<'r> {
-    /// Queues sends whose connection still stands.
+    /// Queues sends whose connection is still open.
     pub(super) fn flush_sends(&mut self) -> std::io::Result<()> {
         let mut sends = std::mem::take(&mut self.sends);
         for (conn, generation, what) in sends.drain(..) {
@@ -74,8 +74,8 @@ impl<'r> UringOps<'r> {
             let slot = &mut self.slots[conn as usize];
             (slot.submitted, slot.sending) = (true, slot.sending || !silent);
             let (ring, place) = self.place(conn);
-            // All of it or an error: the kernel goes on by itself when the socket's buffer was full. Not with what is reported
-            // as sent already: another send might overtake it then.
+            // All of it or an error: the kernel continues on its own once a full socket buffer has room. Not for sends
+            // already reported as sent, which another send might overtake.
             let wait = libc::MSG_WAITALL | if silent { libc::MSG_DONTWAIT } else { 0 };
             let send = opcode::Send::new(place, bytes.cast(), bytes.len() as u32)
                 .flags(libc::MSG_NOSIGNAL | wait)
@@ -88,8 +88,8 @@ impl<'r> UringOps<'r> {
         Ok(())
     }
 
-    /// Of a send that was reported as sent the kernel has taken no more than this, as the socket's buffer is full: the rest goes
-    /// out as a copy, so that what is sent next goes behind it.
+    /// The kernel took only this much of a send already reported as sent, as the socket's buffer is full: the rest
+    /// goes out as a copy, so that the next send goes after it.
     #[cold]
     pub(super) fn goes_on(&mut self, conn: ConnId, result: i32) -> Result<(), i32> {
         let taken = match result {
@@ -100,7 +100,7 @@ impl<'r> UringOps<'r> {
         let slot = &mut self.slots[conn as usize];
         let rest = std::mem::take(&mut slot.silent).get(taken..).unwrap_or_default();
         if slot.copy != NO_COPY || !slot.submitted {
-            // Something else was sent since, by who answers what was not asked: nothing can be put in order any more.
+            // Something else was sent since, in reply to an unsolicited answer: the order can no longer be restored.
             return Err(libc::EAGAIN);
         }
         let (id, generation) =
@@ -113,7 +113,7 @@ impl<'r> UringOps<'r> {
         Ok(())
     }
 
-    /// Notes a send, and lets long ones not be held back. The connection's generation.
+    /// Notes a send, and switches Nagle's algorithm off for long ones. Returns the connection's generation.
     #[inline]
     pub(super) fn before_send(&mut self, conn: ConnId, length: usize) -> u32 {
         let slot = &mut self.slots[conn as usize];
@@ -129,13 +129,13 @@ impl<'r> UringOps<'r> {
                 std::ptr::addr_of!(ONE).cast(),
                 std::mem::size_of_val(&ONE) as u32,
             );
-            // Without it a request may take longer, no more: kernels before 6.7 cannot.
+            // A failure only makes a request slower: kernels before 6.7 do not support this.
             self.submit_or_fail(conn, &option.build().user_data(Kind::Nothing as u64));
         }
         generation
     }
 
-    /// Queues bytes that nobody waits for, unless others are still on their way out.
+    /// Queues bytes that nothing waits for, unless others are still going out.
     pub(super) fn last_word(&mut self, conn: ConnId, last: &[u8]) -> usize {
         let slot = self.slots[conn as usize];
         let (ring, place) = self.place(conn);

@@ -1,4 +1,4 @@
-//! What goes out: once, and in its order.
+//! Bytes go out once, and in order.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ impl<'r> Sink<UringOps<'r>> for Told {
     }
 }
 
-/// A ring. The kernel may allow none, which `tests/real.rs` reports; any other reason is a failure.
+/// A ring. The kernel may not allow one, which `tests/real.rs` reports; any other reason is a failure.
 fn allowed<'r>(size: Size) -> Option<Uring<'r>> {
     match Uring::new(size) {
         Ok(io) => Some(io),
@@ -26,7 +26,7 @@ fn allowed<'r>(size: Size) -> Option<Uring<'r>> {
     }
 }
 
-/// A connection in place 0 that has room for nothing more, how much is in it, and its peer.
+/// A connection in place 0 with a full send buffer, how much is in it, and its peer.
 fn full(io: &mut Uring<'_>) -> (usize, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
@@ -51,7 +51,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
         let mut reported = Told::default();
         assert_eq!(io.ops.send(0, &first), SILENT, "it counts as sent");
         io.poll(Wait::until(0), &mut reported).expect("it does not wait");
-        // What a worker does that has its answer by then.
+        // As a worker does that has its answer by then.
         let at_once = io.ops.send(0, &second);
         let expected = [vec![b'x'; filled], first.to_vec(), second.clone()].concat();
         let all = expected.len();
@@ -96,7 +96,7 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
     assert_eq!(reported.0, ["Sent(0, 4)"]);
 }
 
-/// The bytes that were reported to have gone out.
+/// The bytes that were reported as sent.
 fn sent_of(reported: &Told) -> usize {
     let bytes = |event: &String| {
         let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));

@@ -1,5 +1,5 @@
-//! A user's request as HTTP/2 says it: the pieces of its head, the same in words for those who read examples, and its
-//! body. It is packed where the connection is known.
+//! A user's request in HTTP/2 form: the pieces of its head, the same as text for examples, and its body. It is
+//! compressed once its connection is known.
 
 use crate::journey::cookies;
 use crate::journey::script::Written;
@@ -9,7 +9,7 @@ use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PA
 use crate::protocol::http2::{Head, Name, Part};
 use crate::protocol::left_out::LeftOut;
 
-/// A piece of a head; values are places in its text.
+/// A piece of a head; values are ranges of its text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Piece<'r> {
     Packed(&'r Head),
@@ -20,7 +20,7 @@ pub(super) enum Piece<'r> {
 #[derive(Clone, Copy, Debug)]
 pub struct Spoken<'a, 'r> {
     pieces: &'a [Piece<'r>],
-    /// Its head for reading: `:method GET`, `accept: */*`, a field a line.
+    /// Its head for reading: `:method GET`, `accept: */*`, one field per line.
     pub text: &'a [u8],
     /// Its body.
     pub body: &'a [u8],
@@ -29,7 +29,7 @@ pub struct Spoken<'a, 'r> {
 }
 
 impl<'a> Spoken<'a, '_> {
-    /// Its head, to be packed.
+    /// Its head, to be compressed.
     pub fn parts(&self) -> impl Iterator<Item = Part<'a>> {
         let text = self.text;
         self.pieces.iter().map(move |piece| match *piece {
@@ -39,7 +39,7 @@ impl<'a> Spoken<'a, '_> {
     }
 }
 
-/// A head under the pen.
+/// A head being written.
 struct Page<'a, 'r> {
     text: &'a mut Vec<u8>,
     pieces: &'a mut Vec<Piece<'r>>,
@@ -51,7 +51,7 @@ impl<'r> Page<'_, 'r> {
         self.pieces.push(Piece::Packed(head));
     }
 
-    /// A field whose value is written here and now.
+    /// A field whose value is written now.
     fn field(
         &mut self,
         name: &'r Name,
@@ -62,7 +62,7 @@ impl<'r> Page<'_, 'r> {
         self.text.extend_from_slice(if is_pseudo { b" " } else { b": " });
         let from = self.text.len();
         write(self.text)?;
-        // HTTP/2 has no blanks around values.
+        // HTTP/2 does not allow blanks around values.
         let value = &self.text[from..];
         let (blanks, length) = (value.len() - value.trim_ascii_start().len(), value.trim_ascii().len());
         self.pieces.push(Piece::Field(name, (from + blanks, from + blanks + length)));
@@ -79,10 +79,10 @@ impl<'r> Page<'_, 'r> {
 }
 
 impl<'r> Users<'r> {
-    /// Writes a request that has variables; `written` is what is known of it before.
+    /// Writes a request that has variables; `written` is what is known of it in advance.
     ///
     /// # Errors
-    /// A value that is missing or cannot stand where it is wanted.
+    /// A value that is missing, or not allowed in its place.
     pub fn speak(
         &mut self,
         user: u32,
@@ -117,7 +117,7 @@ impl<'r> Users<'r> {
                 page.field(&PATH, |out| message.target.write(&mut values, out))?;
             }
         }
-        // The path came last.
+        // The path was written last.
         let path = page.pieces.last().copied();
         let left_out = redirect.map_or(LeftOut::default(), Redirect::left_out);
         page.packed(written.outline.back(left_out));

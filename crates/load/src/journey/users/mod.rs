@@ -1,4 +1,4 @@
-//! The users of a journey: where each of them is, and what it remembers – rows, captures, cookies, a redirect.
+//! The users of a journey: where each of them is, and its state – rows, captures, cookies, a redirect.
 //!
 //! Nothing here sends or counts; the worker asks for bytes and for a verdict.
 
@@ -24,7 +24,7 @@ use crate::schedule::share::Share;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What one user remembers.
+/// One user's state.
 #[derive(Debug)]
 struct User {
     /// Over all workers, from 0.
@@ -33,16 +33,16 @@ struct User {
     slots: Slots,
     rows: Box<[u32]>,
     jar: Jar,
-    /// What the values of its request are made of, once it was written.
+    /// The source of its request's values, once the request was written.
     draw: Option<Draw>,
-    /// It was redirected: what it asks for next instead.
+    /// It was redirected: what it requests next instead.
     redirect: Option<Box<Redirect>>,
     /// How often in a row.
     redirected: u8,
 }
 
-/// What the values of a request are made of. Whatever is sent again – over another connection, or where a redirect
-/// leads – is made of the same ones, so that it is the same request.
+/// The source of a request's values. Whatever is sent again – over another connection, or to where a redirect leads –
+/// uses the same ones, so it is the same request.
 #[derive(Clone, Copy, Debug)]
 struct Draw {
     sequence: u64,
@@ -51,16 +51,16 @@ struct Draw {
     random: Random,
 }
 
-/// What a redirected user asks for.
+/// What a redirected user requests.
 #[derive(Debug)]
 struct Redirect {
     host: u16,
     target: Vec<u8>,
-    /// With the method and body that the step gives.
+    /// With the step's method and body.
     as_given: bool,
-    /// It was led to another origin on the way: nothing that lets somebody in is sent any more.
+    /// It was led to another origin on the way: credentials are no longer sent.
     is_strange: bool,
-    /// The id of the request that is led there, until it is sent there: what becomes of it is not known yet.
+    /// The id of the redirected request until it is sent there: its outcome is not known yet.
     pending: Option<u64>,
 }
 
@@ -68,39 +68,39 @@ struct Redirect {
 #[derive(Debug)]
 pub struct Users<'r> {
     journey: &'r Journey,
-    /// Its own, since looking for a value keeps where it was found.
+    /// Its own copy, since searching for a value stores the match.
     scripts: Vec<Script>,
     cursors: Vec<Cursor>,
     users: Vec<User>,
     random: Random,
-    /// Number of the next request written here, and by how much it grows: no two workers share one.
+    /// Number of the next request written here, and its increment: no two workers share one.
     sequence: (u64, u64),
     /// The same for ids, which only requests that carry one use up.
     ids: (u64, u64),
-    /// The id in what was written last, if there is one.
+    /// The id in the last request written, if it has one.
     last_id: Option<u64>,
     head: Vec<u8>,
     body: Vec<u8>,
     /// The head of an HTTP/2 request.
     pieces: Vec<http2::Piece<'r>>,
-    // Boxes, since they wander into exchanges and back.
+    // Boxes, since they move into exchanges and back.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<BufferedResponse>>,
-    /// Users that left since a feed had no row for them.
+    /// Users that left because a feed had no row for them.
     pub without_row: u64,
-    /// Numbers of the answer judged last: place in the journey's list, and value.
+    /// Numbers from the answer judged last: index in the journey's list, and value.
     pub numbers: Vec<(usize, f64)>,
 }
 
 impl Redirect {
-    /// What of the step's header fields is not sent there.
+    /// Which of the step's header fields are not sent there.
     fn left_out(&self) -> LeftOut {
         LeftOut { secrets: self.is_strange, body: !self.as_given }
     }
 }
 
 impl User {
-    /// What its request is made of.
+    /// The values of its request.
     #[inline]
     fn values<'a>(&'a self, journey: &'a Journey, draw: &Draw, random: &'a mut Random) -> Values<'a> {
         Values {
@@ -118,7 +118,7 @@ impl User {
 }
 
 impl<'r> Users<'r> {
-    /// The users of a slot among several.
+    /// One slot's users.
     pub fn new(journey: &'r Journey, count: usize, seed: u64, share: Share) -> Self {
         let Share { slot, slots } = share;
         let feeds = journey.feeds.iter().zip(&journey.dealings);
@@ -143,7 +143,7 @@ impl<'r> Users<'r> {
         users
     }
 
-    /// Ids begin there: other loads and batches of the trial have those before and behind.
+    /// Ids begin there: other loads and batches of the trial have those before and after.
     pub fn ids_from(&mut self, first: u64) {
         self.ids.0 += first;
     }
@@ -154,7 +154,7 @@ impl<'r> Users<'r> {
         self.last_id
     }
 
-    /// One user more.
+    /// Adds a user.
     pub fn add(&mut self, number: u64) {
         self.users.push(User {
             number,
@@ -190,19 +190,20 @@ impl<'r> Users<'r> {
         self.users[user as usize].progress.is_outside()
     }
 
-    /// It was redirected, and goes on at once: where to, index into the load's hosts.
+    /// It was redirected, and continues at once: where to, as an index into the load's hosts.
     #[inline]
     pub fn redirected_to(&self, user: u32) -> Option<u16> {
         self.users[user as usize].redirect.as_ref().map(|r| r.host)
     }
 
-    /// It was redirected, and what becomes of its request's id is reported by where that leads.
+    /// It was redirected, and the request sent to the new target will report the outcome of its id.
     #[inline]
     pub fn is_led_on(&self, user: u32) -> bool {
         self.users[user as usize].redirect.as_ref().is_some_and(|r| r.pending.is_some())
     }
 
-    /// The step is over, whatever it was redirected to. The id of a request that was redirected, and not sent there.
+    /// The step is over, whatever it was redirected to. Returns the id of a request that was redirected, and not sent
+    /// there.
     #[inline]
     pub fn stop_redirect(&mut self, user: u32) -> Option<u64> {
         let state = &mut self.users[user as usize];
@@ -215,7 +216,7 @@ impl<'r> Users<'r> {
         (0..self.users.len() as u32).filter_map(|user| self.stop_redirect(user)).collect()
     }
 
-    /// A user's request begins: it is made of new values, unless it is where a redirect led.
+    /// A user's request begins: with new values, unless it follows a redirect.
     #[inline]
     pub fn begins(&mut self, user: u32) {
         let state = &mut self.users[user as usize];
@@ -224,12 +225,12 @@ impl<'r> Users<'r> {
         }
     }
 
-    /// What a user's request is made of: the same as before if it is sent again.
+    /// The source of a user's request's values: the same as before if it is sent again.
     #[inline]
     fn draw(&mut self, user: u32, request: u32, now_ns: u64) -> Draw {
         let state = &mut self.users[user as usize];
         let has_id = self.scripts[request as usize].has_id;
-        // Where nothing of it is sent on, its id is not either.
+        // If the redirect drops the request's content, it drops its id, too.
         let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.as_given);
         if let Some(redirect) = &mut state.redirect {
             redirect.pending = None;
@@ -245,7 +246,7 @@ impl<'r> Users<'r> {
         draw
     }
 
-    /// Buffering what a request was made of, for when it is sent again. Random values go on behind those it took.
+    /// Keeps the source of a request's values, for when it is sent again. Random values continue after those it took.
     #[inline]
     fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
         let state = &mut self.users[user as usize];
@@ -254,12 +255,12 @@ impl<'r> Users<'r> {
         }
     }
 
-    /// It is at what it does last.
+    /// It is at its final steps.
     pub fn is_leaving(&self, user: u32) -> bool {
         self.users[user as usize].progress.is_leaving()
     }
 
-    /// How many requests it may still make, the present one included, if none of them fails.
+    /// How many requests it may still make, including the current one, if none of them fails.
     pub fn most_left(&self, user: u32) -> u64 {
         self.users[user as usize].progress.most_left(&self.journey.course)
     }
@@ -269,8 +270,8 @@ impl<'r> Users<'r> {
         self.users[user as usize].progress.is_gone()
     }
 
-    /// A user goes on to its next request; false if there is none. It begins with rows of its own, and each round
-    /// takes new ones of the other feeds.
+    /// Advances a user to its next request; false if there is none. It begins with its own rows, and each round takes
+    /// new ones of the other feeds.
     #[inline]
     pub fn advance(&mut self, user: u32, step: Step) -> bool {
         let course = &self.journey.course;
@@ -287,13 +288,13 @@ impl<'r> Users<'r> {
         more
     }
 
-    /// A place takes a request that is nobody's journey: new rows for each. One that needs a row which is not there fails as
-    /// that.
+    /// A place takes a request that belongs to no journey: new rows for each. A request that needs a missing row fails
+    /// for that reason.
     pub fn take_rows(&mut self, place: u32) {
         let _ = self.deal(place, true) && self.deal(place, false);
     }
 
-    /// The next row of each feed of the kind; false if one has none left.
+    /// The next row of each feed of this kind; false if one has none left.
     fn deal(&mut self, user: u32, per_user: bool) -> bool {
         let rows = &mut self.users[user as usize].rows;
         let deals = self.cursors.iter_mut().zip(&self.journey.dealings).zip(rows);
@@ -303,7 +304,7 @@ impl<'r> Users<'r> {
         })
     }
 
-    /// Another user arrives in a place, and begins with this request; what was remembered there is forgotten.
+    /// Another user arrives in a place, and begins with this request; the state of the previous one is cleared.
     pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
         let state = &mut self.users[place as usize];
         state.number = number;
@@ -311,7 +312,7 @@ impl<'r> Users<'r> {
         (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
         state.jar.clear();
         (state.redirect, state.redirected) = (None, 0);
-        // What comes before the first round takes no row that a round would.
+        // Steps before the first round take no row that a round would.
         let begins_round = state.progress.begins_round(&self.journey.course);
         let _ = self.deal(place, true) && (!begins_round || self.deal(place, false));
     }
@@ -324,7 +325,7 @@ impl<'r> Users<'r> {
     /// Writes a request that has variables.
     ///
     /// # Errors
-    /// A value that is missing or cannot stand where it is wanted.
+    /// A value that is missing, or not allowed in its place.
     pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
@@ -382,7 +383,7 @@ impl<'r> Users<'r> {
         Ok(&self.head)
     }
 
-    /// Whether a request could be written now. Nothing that its values are made of is used up.
+    /// Whether a request could be written now. Uses up none of its values.
     ///
     /// # Errors
     /// See [`Users::write`].
@@ -407,7 +408,7 @@ impl<'r> Users<'r> {
         self.script(request).talk.as_deref()
     }
 
-    /// A user's next request goes on with a conversation: so many parts of it follow that one.
+    /// A user's next request continues a conversation: how many parts follow that one.
     #[inline]
     pub fn in_conversation(&self, user: u32) -> Option<u32> {
         let progress = &self.users[user as usize].progress;
@@ -418,7 +419,7 @@ impl<'r> Users<'r> {
         (!matches!(talk.part, Part::Open { .. })).then_some(talk.left)
     }
 
-    /// How long a user waits before its next request, if other than the load says.
+    /// How long a user waits before its next request, if different from the load's setting.
     #[inline]
     pub fn pause_of(&self, user: u32, last: u32) -> Option<Think> {
         let script = self.script(last);
@@ -427,7 +428,7 @@ impl<'r> Users<'r> {
         script.think.filter(|_| !skips)
     }
 
-    /// Writes what a user says in a conversation, and what it expects with the same values in it.
+    /// Writes what a user sends in a conversation, and what it expects with the same values in it.
     ///
     /// # Errors
     /// See [`Users::write`].
@@ -460,7 +461,7 @@ impl<'r> Users<'r> {
         Ok(&self.body)
     }
 
-    /// Makes room for the answer to a request, if it has to be kept.
+    /// Provides a buffer for the answer to a request, if it has to be kept.
     #[inline]
     pub fn make_room(&mut self, request: u32, room: &mut Option<Box<BufferedResponse>>) {
         let script = &self.scripts[request as usize];
@@ -470,20 +471,20 @@ impl<'r> Users<'r> {
         }
     }
 
-    /// Room for what is said in a conversation.
+    /// A buffer for a conversation's messages.
     pub fn room(&mut self, request: u32, room: Option<Box<BufferedResponse>>) -> Box<BufferedResponse> {
         let mut room = room.or_else(|| self.spare.pop()).unwrap_or_default();
         room.begin(self.scripts[request as usize].keeps());
         room
     }
 
-    /// Takes the room back.
+    /// Takes the buffer back.
     pub fn give_back(&mut self, mut kept: Box<BufferedResponse>) {
         kept.clear();
         self.spare.push(kept);
     }
 
-    /// Judges a complete answer to a user's request, of which head and body were kept if they were wanted.
+    /// Judges a complete answer to a user's request; its head and body were kept if needed.
     pub fn judge(
         &mut self,
         user: u32,
@@ -515,7 +516,7 @@ impl<'r> Users<'r> {
             match led {
                 Ok((to, target)) => {
                     state.redirected += 1;
-                    // What was left out once is not sent further on.
+                    // What was dropped once is not sent further on.
                     let as_given = same && before.as_ref().is_none_or(|b| b.as_given);
                     let sites = &self.journey.sites;
                     let is_strange = before.is_some_and(|b| b.is_strange)
@@ -534,7 +535,7 @@ impl<'r> Users<'r> {
         }
         state.redirected = 0;
         if !script.expected.is_empty() {
-            // What a check compares with is the same in each request.
+            // A check compares with the same value in each request.
             let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random: self.random };
             let mut values = state.values(self.journey, &draw, &mut self.random);
             if let Err(fault) = script.expect(&mut values) {
@@ -544,22 +545,22 @@ impl<'r> Users<'r> {
         let judged = script.judge(kept, ended, &mut state.slots);
         for (slot, _) in script.captures.iter().filter(|(_, capture)| capture.is_number) {
             let place = self.journey.numbers.iter().position(|(number, _)| number == slot);
-            // What was not captured now is not there, and nothing was if the answer was no good.
+            // A value not captured now does not exist, and none was captured if the answer failed.
             let value = state.slots.get(*slot).filter(|_| judged.1.is_none_or(StepFailure::is_of_capture));
             self.numbers.extend(place.zip(value.and_then(capture::number)));
         }
         judged
     }
 
-    /// What an example shows of a user at a request. Places of a schedule's requests are nobody.
+    /// What an example shows of a user at a request. Places of a schedule's requests are not users.
     #[cold]
     pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> Shown {
         let number = is_somebody.then_some(self.users[user as usize].number);
         Shown::new(step_of(&self.journey.course, request), number, self.remembered(user), secrets)
     }
 
-    /// What must not be shown of a user's exchange, and whether that is known of all of its body. `is_whole`: the answer came
-    /// to its end.
+    /// What must not be shown of a user's exchange, and whether that is known for all of its body. `is_whole`: the
+    /// answer came to its end.
     #[cold]
     pub fn secrets(
         &self,
@@ -573,23 +574,23 @@ impl<'r> Users<'r> {
         let (own, shared) = (&self.users[user as usize].slots, self.journey.shared.count());
         let named = |slot: u16| self.journey.remembered.get(usize::from(shared + slot));
         let is_secret = |slot: &u16| named(*slot).is_some_and(|known| known.is_secret);
-        // A value that was captured anew: the request was written with the one before.
+        // A value that was captured anew: the request was written with the previous one.
         (0..own.count()).filter(is_secret).for_each(|slot| secrets.add_captured(own.before(slot)));
-        // Of an answer that is no good nothing is captured, and it shows what would have been.
+        // Nothing is captured from a failed answer, but it contains what would have been.
         let mut is_known = true;
         for (_, capture) in self.script(request).captures.iter().filter(|(slot, _)| is_secret(slot)) {
             let Some(kept) = kept else { continue };
             let ((body, is_all), mut value) = (kept.looked_into(), Vec::new());
             match capture.clone().take(kept.head(), &body, &mut value) {
                 Ok(()) => secrets.add_captured(&value),
-                // The value may be what was cut off in the middle.
+                // The value may be cut off in the middle.
                 Err(_) => is_known &= is_all && is_whole || !capture.needs_body(),
             }
         }
         (secrets, is_known)
     }
 
-    /// What a user captured under names.
+    /// What a user captured, by name.
     fn remembered(&self, user: u32) -> impl Iterator<Item = (&Remembered, &[u8])> {
         let captured = Captured { shared: &self.journey.shared, own: &self.users[user as usize].slots };
         let named = self.journey.remembered.iter().enumerate();

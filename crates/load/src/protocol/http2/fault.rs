@@ -1,13 +1,13 @@
-//! Why a connection ends: what the server learns, and what people read.
+//! Why a connection ends: the code for the server, and the message for people.
 
 use super::frame::Code;
 
-/// Why a connection, or an answer, is no HTTP/2.
+/// Why a connection, or an answer, is not HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is sent to the server.
+    /// Sent to the server.
     pub code: Code,
-    /// What people are.
+    /// The message for people.
     pub words: &'static str,
 }
 

@@ -1,18 +1,18 @@
-//! What the fields of a response say: status, length, and whether the response is malformed (RFC 9113 §8.1–8.3).
+//! The fields of a response: status, length, and whether the response is malformed (RFC 9113 §8.1–8.3).
 //!
-//! Blanks around values are let through, though the RFC forbids them: sloppy applications write them, and
-//! nothing here can be misled by them. Any other breach makes the response malformed.
+//! Blanks around values are allowed, though the RFC forbids them: sloppy applications write them, and nothing here can
+//! be misled by them. Any other breach makes the response malformed.
 
-/// What one block of fields said.
+/// The result of one field block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// `:status`, or 0.
     pub status: u16,
     /// `content-length`.
     pub length: Option<u64>,
-    /// A field whose name begins with a colon was there.
+    /// It had a field whose name begins with a colon.
     pub pseudo: bool,
-    /// Another one was.
+    /// It had another field.
     regular: bool,
     /// The first breach, in words.
     pub breach: Option<&'static str>,
@@ -27,7 +27,7 @@ pub fn is_of_connection(name: &[u8]) -> bool {
     OF_CONNECTION.contains(&name)
 }
 
-/// Whether each byte may stand in a field's name.
+/// Whether each byte may occur in a field's name.
 static IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut i = 0x21;

@@ -1,38 +1,38 @@
-//! What a server may send that brings no response further, and how much of it: the account of one connection.
+//! How much a server may send that does not advance any response: one connection's account.
 //!
-//! A byte of a body now and then must not make up for any flood, so what brings a response further is counted against
-//! idle frames by its worth. Frames that follow from what we did – more room for a body we send, what was under way
-//! when we gave up a stream – are no idle ones, as far as that explains them.
+//! An occasional byte of a body must not offset an arbitrary flood, so progress counts against idle frames by its
+//! size. Frames caused by our own actions – more room for a body we send, frames under way when we abandoned a stream
+//! – do not count as idle, as far as that explains them.
 
 use super::fault::{Fault, flood};
 
-/// Frames that bring no response further, beyond those that responses make up for.
+/// Frames that do not advance a response, beyond those that responses offset.
 pub const MAX_IDLE_FRAMES: u32 = 100_000;
 /// Answers to PING and SETTINGS that may wait until the server reads, of at most 17 bytes each.
 pub const MAX_ANSWERS: u32 = 20_000;
-/// So many idle frames a response makes up for.
+/// How many idle frames a response offsets.
 const RESPONSE_WORTH: u32 = 100;
-/// A DATA frame makes up for one of them, and for one more with so many bytes.
+/// A DATA frame offsets one of them, and one more per this many bytes.
 const BYTES_WORTH: u32 = 1024;
-/// Frames that may be under way for a stream when we give it up: some MiB of small ones.
+/// Frames that may be under way for a stream when we abandon it: some MiB of small ones.
 const STRAYS: u32 = 10_000;
-/// A server may give room twice for each DATA frame of ours, and once more for so many bytes in it.
+/// A server may send WINDOW_UPDATE twice for each DATA frame of ours, and once more per this many bytes in it.
 const BYTES_PER_UPDATE: u32 = 256;
 
 /// The account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floods {
     idle: u32,
-    /// Frames for streams that are over which may still come.
+    /// Frames for ended streams that may still come.
     strays: u32,
-    /// Frames that may still give room for bodies.
+    /// Frames that may still open windows for bodies.
     updates: u64,
-    /// Answers since the server last took all we wrote.
+    /// Answers since the server last took everything we wrote.
     answers: u32,
 }
 
 impl Floods {
-    /// A frame that brings no response further.
+    /// A frame that does not advance a response.
     #[inline]
     pub fn idle(&mut self) -> Result<(), Fault> {
         self.idle += 1;
@@ -42,7 +42,7 @@ impl Floods {
         Ok(())
     }
 
-    /// A frame for a stream that is over.
+    /// A frame for an ended stream.
     #[inline]
     pub fn stray(&mut self) -> Result<(), Fault> {
         match self.strays.checked_sub(1) {
@@ -52,12 +52,12 @@ impl Floods {
         Ok(())
     }
 
-    /// We gave up a stream: its frames may be under way.
+    /// We abandoned a stream: its frames may be under way.
     pub fn gave_up(&mut self) {
         self.strays = self.strays.saturating_add(STRAYS);
     }
 
-    /// A frame that gives room for bodies.
+    /// A frame that opens a window for bodies.
     #[inline]
     pub fn update(&mut self) -> Result<(), Fault> {
         match self.updates.checked_sub(1) {
@@ -73,7 +73,7 @@ impl Floods {
         self.updates = self.updates.saturating_add(2 + bytes as u64 / u64::from(BYTES_PER_UPDATE));
     }
 
-    /// A frame that wants an answer, which is written.
+    /// A frame that requires an answer, which is written.
     pub fn answer(&mut self) -> Result<(), Fault> {
         self.answers += 1;
         if self.answers > MAX_ANSWERS {
@@ -94,7 +94,7 @@ impl Floods {
         self.idle = self.idle.saturating_sub(RESPONSE_WORTH);
     }
 
-    /// So many bytes of a body in one frame.
+    /// A frame with this many bytes of a body.
     #[inline]
     pub fn body(&mut self, bytes: u32) {
         if bytes > 0 {

@@ -1,12 +1,12 @@
 //! Frames of RFC 9113 §4 and §6: their nine bytes of head, their names, and how ours are written.
 //!
-//! No state and no rules about order: those are the session's. Nothing here reads a payload.
+//! No state and no rules about order: those belong to the session. Nothing here reads a payload.
 
 /// Length of a frame's head.
 pub const HEAD_LEN: usize = 9;
-/// What every endpoint must be able to take (RFC 9113 §4.2), and what holds until a peer says otherwise.
+/// What every endpoint must accept (RFC 9113 §4.2), and the default until a peer announces another value.
 pub const DEFAULT_MAX_FRAME: u32 = 16_384;
-/// The most a frame's length can say.
+/// The largest length a frame can have.
 pub const LARGEST_FRAME: u32 = (1 << 24) - 1;
 /// The largest flow-control window, and the largest stream identifier.
 pub const MAX_31: u32 = i32::MAX as u32;
@@ -19,11 +19,11 @@ pub mod kind {
     pub const DATA: u8 = 0;
     /// A head, or trailers.
     pub const HEADERS: u8 = 1;
-    /// Obsolete advice.
+    /// Obsolete priority hints.
     pub const PRIORITY: u8 = 2;
-    /// The end of a stream before its time.
+    /// Ends a stream early.
     pub const RST_STREAM: u8 = 3;
-    /// What the sender can take.
+    /// The sender's limits.
     pub const SETTINGS: u8 = 4;
     /// A promised stream; refused here.
     pub const PUSH_PROMISE: u8 = 5;
@@ -37,7 +37,7 @@ pub mod kind {
     pub const CONTINUATION: u8 = 9;
 }
 
-/// Flags of frames; which mean something depends on the type.
+/// Flags of frames; their meaning depends on the type.
 pub mod flag {
     /// DATA, HEADERS: the last of the stream.
     pub const END_STREAM: u8 = 0x1;
@@ -47,7 +47,7 @@ pub mod flag {
     pub const END_HEADERS: u8 = 0x4;
     /// DATA, HEADERS: padding follows.
     pub const PADDED: u8 = 0x8;
-    /// HEADERS: five bytes of obsolete advice come first.
+    /// HEADERS: five bytes of obsolete priority come first.
     pub const PRIORITY: u8 = 0x20;
 }
 
@@ -55,19 +55,19 @@ pub mod flag {
 pub mod setting {
     /// Bytes of the HPACK table its sender decodes with.
     pub const HEADER_TABLE_SIZE: u16 = 1;
-    /// Whether its sender takes promised streams.
+    /// Whether its sender accepts pushed streams.
     pub const ENABLE_PUSH: u16 = 2;
     /// Streams its sender allows at once.
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
     /// Window of each new stream towards its sender.
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
-    /// The longest frame its sender takes.
+    /// The longest frame its sender accepts.
     pub const MAX_FRAME_SIZE: u16 = 5;
-    /// The longest list of fields its sender takes; advice.
+    /// The longest list of fields its sender accepts; advisory.
     pub const MAX_HEADER_LIST_SIZE: u16 = 6;
 }
 
-/// An error code (RFC 9113 §7). Unknown ones are kept as they came.
+/// An error code (RFC 9113 §7). Unknown ones are kept as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub u32);
 
@@ -76,11 +76,11 @@ impl Code {
     pub const NO_ERROR: Code = Code(0);
     /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: Code = Code(1);
-    /// Flow control was not kept.
+    /// Flow control was violated.
     pub const FLOW_CONTROL_ERROR: Code = Code(3);
     /// A frame's size is wrong.
     pub const FRAME_SIZE_ERROR: Code = Code(6);
-    /// The stream was not looked at: its request may be sent again.
+    /// The stream was not processed: its request may be sent again.
     pub const REFUSED_STREAM: Code = Code(7);
     /// No longer wanted.
     pub const CANCEL: Code = Code(8);
@@ -137,7 +137,7 @@ impl FrameHead {
         })
     }
 
-    /// It as bytes. A length beyond 24 bits is cut off; the session never makes one.
+    /// As bytes. A length beyond 24 bits is cut off; the session never makes one.
     #[inline]
     pub fn bytes(self) -> [u8; HEAD_LEN] {
         let [_, a, b, c] = self.len.to_be_bytes();
@@ -152,7 +152,7 @@ impl FrameHead {
     }
 }
 
-/// Writes a frame whose payload is at hand.
+/// Writes a frame whose payload is available.
 #[inline]
 pub fn write(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(&FrameHead { len: payload.len() as u32, kind, flags, stream }.bytes());
@@ -179,7 +179,7 @@ pub fn write_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
     write(out, kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
 }
 
-/// Writes GOAWAY. A client that takes no pushes has processed no stream of its peer.
+/// Writes GOAWAY. A client that accepts no pushes has processed no stream of its peer.
 pub fn write_goaway(out: &mut Vec<u8>, code: Code) {
     let [a, b, c, d] = code.0.to_be_bytes();
     write(out, kind::GOAWAY, 0, 0, &[0, 0, 0, 0, a, b, c, d]);
@@ -200,7 +200,7 @@ mod tests {
         let head = FrameHead { len: 0x01_02_03, kind: kind::DATA, flags: flag::PADDED, stream: 0x7fff_fffe };
         assert_eq!(head.bytes(), [1, 2, 3, 0, 8, 0x7f, 0xff, 0xff, 0xfe]);
         assert_eq!(FrameHead::read(&head.bytes()), Some(head));
-        // The reserved bit is not looked at.
+        // The reserved bit is ignored.
         assert_eq!(FrameHead::read(&[1, 2, 3, 0, 8, 0xff, 0xff, 0xff, 0xfe]), Some(head));
         assert_eq!(FrameHead::read(&head.bytes()[..8]), None);
     }

@@ -1,10 +1,10 @@
-//! Heads of requests, packed before the load starts.
+//! Heads of requests, compressed before the load starts.
 //!
-//! A request is sent many times on many connections, so its fields are packed once, in two forms. The first time a
-//! connection sends a field, it goes out as a literal that enters the peer's table; from then on it is one byte.
-//! The table is filled while there is room and never evicts, so that places stay what they are: a request costs
-//! a copy of a few bytes and no search. What differs from one request to the next is packed with
-//! [`Head::plain`], or field by field as an [`Outline`] says, and never enters the table.
+//! A request is sent many times on many connections, so its fields are encoded once, in two forms. The first time a
+//! connection sends a field, it goes out as a literal that enters the peer's table; from then on it is one byte. The
+//! table is filled while there is room and never evicts, so indices stay valid: a request costs a copy of a few bytes
+//! and no search. Fields that differ from one request to the next are encoded with [`Head::plain`], or one by one with
+//! an [`Outline`], and never enter the table.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,21 +14,21 @@ use super::hpack::{DEFAULT_TABLE, ENTRY_OVERHEAD, STATIC, write_integer, write_s
 use crate::protocol::http1::is_token;
 use crate::protocol::left_out::LeftOut;
 
-/// Fields of a load that may enter a table, paths apart.
+/// Fields of a load that may enter a table, not counting paths.
 const MOST_FIELDS: usize = 64;
-/// Paths of a load that may: a long list of URLs would push out what every request shares.
+/// Paths of a load that may: a long list of URLs would push out the fields that every request shares.
 const MOST_PATHS: usize = 32;
 /// No place.
 const NONE: u8 = u8::MAX;
 
-/// What a request's head says.
+/// The content of a request's head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadParts<'a> {
     /// Method.
     pub method: &'a str,
     /// `http` or `https`.
     pub scheme: &'a str,
-    /// Host and, unless it is the scheme's, port. A header `host` wins over it.
+    /// Host and, unless it is the scheme's, port. A header `host` takes precedence.
     pub authority: &'a str,
     /// Path and query.
     pub path: &'a str,
@@ -39,19 +39,19 @@ pub struct HeadParts<'a> {
 /// A head that cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// A method that is no token.
+    /// A method that is not a token.
     #[error("`{0}` is not an HTTP method\nhint: use one such as GET, POST or DELETE")]
     Method(String),
     /// A method that opens a tunnel.
     #[error("CONNECT opens a tunnel, which a load cannot use\nhint: give the URL of the server itself")]
     Connect,
-    /// A path with blanks or control characters, or none.
+    /// A path that contains blanks or control characters, or is empty.
     #[error(
         "the path `{0}` is empty or contains spaces or control characters\nhint: percent-encode them (`%20` for \
          a space)"
     )]
     Path(String),
-    /// A header name that is no token.
+    /// A header name that is not a token.
     #[error("`{0}` is not a header name")]
     HeaderName(String),
     /// A header value with a line break or another control character.
@@ -64,15 +64,15 @@ pub enum HeadError {
     OfConnection(String),
 }
 
-/// The heads of one load: it knows which fields they share. Sessions may send heads of one `Heads` only, since
-/// these number their fields.
+/// The heads of one load: tracks which fields they share. A session may send heads of one `Heads` only, since it
+/// numbers their fields.
 #[derive(Debug, Default)]
 pub struct Heads {
     numbers: HashMap<(String, String), u8>,
     paths: usize,
 }
 
-/// A packed head.
+/// An encoded head.
 #[derive(Clone, Debug)]
 pub struct Head {
     bytes: Box<[u8]>,
@@ -83,19 +83,19 @@ pub struct Head {
     text: Box<str>,
 }
 
-/// A request's head of which the path and some fields are written anew each time.
+/// A request's head whose path and some fields are written anew each time.
 #[derive(Clone, Debug)]
 pub struct Outline {
     /// Method, scheme and authority; the path comes next.
     pub front: Head,
-    /// The fields that are always the same: all of them, and what of them goes to where it is redirected.
+    /// The fields that are always the same: all of them, and the subsets sent to where it is redirected.
     backs: [Head; 4],
-    /// Names of those that follow, in the order in which they were given.
+    /// Names of the variable ones, in the order given.
     pub names: Vec<Name>,
 }
 
 impl Outline {
-    /// The fields that are always the same, without those that are left out.
+    /// The fields that are always the same, without those left out.
     pub fn back(&self, left_out: LeftOut) -> &Head {
         &self.backs[usize::from(left_out.secrets) + 2 * usize::from(left_out.body)]
     }
@@ -105,7 +105,7 @@ impl Outline {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     text: Cow<'static, str>,
-    /// Its place among the static fields, from 1; 0 if it has none.
+    /// Its index in the static table, from 1; 0 if it has none.
     place: usize,
     /// No proxy on the way may put it into a table (RFC 7541 §7.1.3).
     is_secret: bool,
@@ -124,10 +124,10 @@ pub static CONTENT_LENGTH: Name = Name::known("content-length", 28, false);
 /// `cookie`.
 pub static COOKIE: Name = Name::known("cookie", 32, true);
 
-/// A piece of a head that is put together for one request.
+/// A piece of a head assembled for one request.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// Fields that were packed before.
+    /// Fields encoded in advance.
     Packed(&'a Head),
     /// A field and its value.
     Field(&'a Name, &'a [u8]),
@@ -138,27 +138,27 @@ pub enum Part<'a> {
 struct Piece {
     /// Number of its field, or [`NONE`]: then `plain` is sent as it is.
     field: u8,
-    /// What the field takes in a table.
+    /// The field's size in a table.
     size: u32,
-    /// Where its packed forms are in the head's bytes: the plain one, then the one that enters the table.
+    /// Where its encoded forms are in the head's bytes: the plain one, then the one that enters the table.
     start: u32,
     plain_end: u32,
     entering_end: u32,
 }
 
 impl Heads {
-    /// Packs a head.
+    /// Encodes a head.
     ///
     /// # Errors
-    /// What HTTP/2 cannot say.
+    /// A head that HTTP/2 cannot represent.
     pub fn add(&mut self, parts: &HeadParts<'_>) -> Result<Head, HeadError> {
         pack(parts, |name, value| self.number(name, value))
     }
 
-    /// Packs what stays the same of a head whose path and `varying` fields do not; the path of `parts` is left out.
+    /// Encodes the fixed parts of a head whose path and `varying` fields change; the path of `parts` is left out.
     ///
     /// # Errors
-    /// What HTTP/2 cannot say.
+    /// A head that HTTP/2 cannot represent.
     pub fn outline(&mut self, parts: &HeadParts<'_>, varying: &[&str]) -> Result<Outline, HeadError> {
         let is_head = parts.method == "HEAD";
         let mut fields = fields_of(parts)?;
@@ -194,15 +194,15 @@ impl Heads {
 }
 
 impl Head {
-    /// Packs a head none of whose fields enters a table: for one that is sent once.
+    /// Encodes a head none of whose fields enters a table: for one that is sent once.
     ///
     /// # Errors
-    /// What HTTP/2 cannot say.
+    /// A head that HTTP/2 cannot represent.
     pub fn plain(parts: &HeadParts<'_>) -> Result<Head, HeadError> {
         pack(parts, |_, _| NONE)
     }
 
-    /// For reading: a field a line, those whose names begin with a colon as `:method GET`.
+    /// For reading: one field per line, those whose names begin with a colon as `:method GET`.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -216,7 +216,7 @@ impl Name {
     /// Any name, in any case.
     ///
     /// # Errors
-    /// It is none, or one that HTTP/2 forbids.
+    /// It is not a name, or one that HTTP/2 forbids.
     pub fn new(name: &str) -> Result<Name, HeadError> {
         if !is_token(name) {
             return Err(HeadError::HeaderName(name.to_owned()));
@@ -317,7 +317,7 @@ fn fields_of(parts: &HeadParts<'_>) -> Result<Vec<(String, String)>, HeadError> 
             return Err(HeadError::HeaderValue(name.clone()));
         }
         let lower = name.to_ascii_lowercase();
-        // The RFC forbids blanks around values; HTTP/1 does not mean them either.
+        // The RFC forbids blanks around values; they carry no meaning in HTTP/1 either.
         let value = value.trim_matches([' ', '\t']).to_owned();
         if is_of_connection(lower.as_bytes()) || (lower == "te" && value != "trailers") {
             return Err(HeadError::OfConnection(name.clone()));
@@ -340,15 +340,15 @@ fn fields_of(parts: &HeadParts<'_>) -> Result<Vec<(String, String)>, HeadError> 
     Ok(fields)
 }
 
-/// What one connection's peer has in its table: our half of HPACK's state.
+/// The contents of one connection's peer table: our half of HPACK's state.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    /// Place of each field in the order of entering, or [`NONE`].
+    /// Position of each field in order of entry, or [`NONE`].
     places: Vec<u8>,
     entered: u8,
     size: usize,
     limit: usize,
-    /// The limit has changed and the peer must learn of it.
+    /// The limit has changed and the peer must be informed.
     resized: bool,
 }
 
@@ -359,19 +359,19 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The peer allows a table of so many bytes. More than the default is not used.
+    /// The peer allows a table of this many bytes. More than the default is not used.
     pub(super) fn allow(&mut self, bytes: u32) {
         let limit = (bytes as usize).min(DEFAULT_TABLE);
         if limit != self.limit {
             self.limit = limit;
             self.resized = true;
-            // Emptying the table is simpler than knowing which of its entries would stay, and it happens once.
+            // Emptying the table is simpler than tracking which entries would stay, and it happens once.
             self.places.clear();
             (self.entered, self.size) = (0, 0);
         }
     }
 
-    /// Appends a block that is put together. Fields whose names begin with a colon come first.
+    /// Appends a block assembled from parts. Fields whose names begin with a colon come first.
     #[inline]
     pub(super) fn write_parts<'a>(&mut self, parts: impl Iterator<Item = Part<'a>>, out: &mut Vec<u8>) {
         self.write_size_update(out);
@@ -390,7 +390,7 @@ impl Encoder {
         }
     }
 
-    /// The first thing of the block that follows a change of the table's size is that size.
+    /// After a change of the table's size, the next block begins with the new size.
     #[inline]
     fn write_size_update(&mut self, out: &mut Vec<u8>) {
         if self.resized {
@@ -408,7 +408,7 @@ impl Encoder {
             let range = match self.places.get(usize::from(piece.field)).copied() {
                 _ if piece.field == NONE => piece.start..piece.plain_end,
                 Some(place) if place != NONE => {
-                    // The newest entry is the first behind the static ones.
+                    // The newest entry comes first after the static ones.
                     let index = STATIC.len() + usize::from(self.entered - place);
                     write_integer(out, 0x80, 7, index);
                     continue;
@@ -420,7 +420,7 @@ impl Encoder {
         }
     }
 
-    /// Finds room for a field, if there is.
+    /// Finds room for a field, if there is any.
     #[cold]
     fn enter(&mut self, piece: &Piece) -> bool {
         let size = piece.size as usize;
@@ -574,7 +574,7 @@ mod tests {
             assert_eq!(text, expect);
             lengths.push(block.len());
         }
-        // What does not change is a byte each from its second use on; nothing else enters the table.
+        // A fixed field is one byte from its second use on; nothing else enters the table.
         assert!(lengths[1] < lengths[0] && lengths[2] == lengths[1], "{lengths:?}");
         assert_eq!(pair.encoder.entered, 2);
         for (name, place) in [

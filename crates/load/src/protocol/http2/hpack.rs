@@ -1,8 +1,8 @@
-//! HPACK (RFC 7541): the decoder with its dynamic table, and the pieces an encoder is made of.
+//! HPACK (RFC 7541): the decoder with its dynamic table, and the building blocks of an encoder.
 //!
-//! A block is decoded whole. What a peer can make us do is bounded: the table by what we announce, the list of
-//! fields by `max_list`, and a block that goes beyond it loses the connection, since expanding it further (two
-//! bytes can stand for a whole table entry) would be work for nothing. What fields mean is not known here.
+//! A block is decoded whole. The work a peer can cause is bounded: the table by the size we announce, the list of
+//! fields by `max_list`. A block that exceeds it ends the connection, since expanding it further (two bytes can
+//! represent a whole table entry) would be wasted work. The meaning of fields is not known here.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,9 @@ use super::fault::Fault;
 use super::frame::Code;
 use super::huffman;
 
-/// Size of the dynamic table unless a setting says otherwise (RFC 9113 §6.5.2).
+/// Size of the dynamic table unless a setting changes it (RFC 9113 §6.5.2).
 pub const DEFAULT_TABLE: usize = 4096;
-/// What an entry costs beyond its bytes (RFC 7541 §4.1), in the table and in a list of fields.
+/// An entry's overhead (RFC 7541 §4.1), in the table and in a list of fields.
 pub const ENTRY_OVERHEAD: usize = 32;
 
 /// RFC 7541 appendix A. Index 1 is the first.
@@ -80,7 +80,7 @@ pub static STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// What a decoded block did to the decoder's state.
+/// A decoded block's use of the decoder's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// It referred to the dynamic table.
@@ -95,7 +95,7 @@ pub struct Decoder {
     table: Table,
     /// The largest size a block may give the table.
     announced: usize,
-    /// The longest list of fields, counted as the RFC does.
+    /// The longest list of fields, counted as in the RFC.
     max_list: usize,
     name: Vec<u8>,
     value: Vec<u8>,
@@ -108,8 +108,8 @@ const fn fault(words: &'static str) -> Fault {
 const TRUNCATED: Fault = fault("a header block ends inside a field");
 
 impl Decoder {
-    /// With the table size we announce and the longest list of fields, in bytes; names and values count, and
-    /// 32 bytes for each field.
+    /// With the table size we announce and the longest list of fields, in bytes; names and values count, and 32 bytes
+    /// for each field.
     pub fn new(table_size: usize, max_list: usize) -> Self {
         Decoder {
             table: Table { limit: table_size, ..Table::default() },
@@ -123,7 +123,7 @@ impl Decoder {
     /// Decodes a whole block and reports its fields, in order.
     ///
     /// # Errors
-    /// Broken encoding, or a list that is too long. The connection cannot be used after either.
+    /// Broken encoding, or a list that is too long. Either makes the connection unusable.
     pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<Touched, Fault> {
         let mut touched = Touched::default();
         let mut list = 0;
@@ -177,7 +177,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Gives back memory that an unusually long head took.
+    /// Frees memory that an unusually long head took.
     #[inline]
     pub fn slim(&mut self, keep: usize) {
         for scratch in [&mut self.name, &mut self.value] {
@@ -188,7 +188,7 @@ impl Decoder {
     }
 }
 
-/// An integer with a prefix of so many bits (RFC 7541 §5.1). Beyond 2²⁸ nothing means anything here.
+/// An integer with a prefix of `prefix` bits (RFC 7541 §5.1). Values beyond 2²⁸ are rejected.
 #[inline]
 fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Fault> {
     let mask = (1usize << prefix) - 1;
@@ -228,11 +228,11 @@ fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     }
 }
 
-/// The dynamic table (RFC 7541 §2.3.2): entries stand one behind the other in `bytes`, the oldest first.
+/// The dynamic table (RFC 7541 §2.3.2): entries lie one after the other in `bytes`, the oldest first.
 #[derive(Debug, Default)]
 struct Table {
     bytes: Vec<u8>,
-    /// The newest first.
+    /// Newest first.
     entries: VecDeque<Entry>,
     size: usize,
     limit: usize,
@@ -272,7 +272,7 @@ impl Table {
             // Not an error: it empties the table (RFC 7541 §4.4).
             return;
         }
-        // Moving the living to the front once the dead take as much as they may costs each byte one move at most.
+        // Compacting only once dead bytes fill half the space moves each byte at most once.
         if self.bytes.len() + name.len() + value.len() > 2 * self.limit {
             self.compact();
         }
@@ -288,7 +288,7 @@ impl Table {
         self.evict(limit);
     }
 
-    /// Drops the oldest until no more than `target` is left.
+    /// Drops the oldest until at most `target` is left.
     fn evict(&mut self, target: usize) {
         while self.size > target {
             let Some(entry) = self.entries.pop_back() else { break };
@@ -308,7 +308,7 @@ impl Table {
     }
 }
 
-/// Appends an integer behind the upper bits of its first byte.
+/// Appends an integer after the upper bits of its first byte.
 #[inline]
 pub fn write_integer(out: &mut Vec<u8>, upper: u8, prefix: u32, value: usize) {
     let mask = (1usize << prefix) - 1;
@@ -342,7 +342,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes from digits, blanks left out.
+    /// Bytes from hex digits, ignoring blanks.
     pub fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
         digits.chunks(2).map(|d| (d[0] << 4 | d[1]) as u8).collect()
@@ -358,7 +358,7 @@ pub(super) mod tests {
         decoded.map(|_| lines.join("\n")).map_err(|fault| fault.words)
     }
 
-    /// Entries of the table, the newest first, and its size.
+    /// Entries of the table, newest first, and its size.
     fn table(decoder: &Decoder) -> (Vec<String>, usize) {
         let entry = |i| {
             let (name, value) = decoder.table.get(62 + i).unwrap();

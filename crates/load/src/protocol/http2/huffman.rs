@@ -1,7 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541 appendix B).
 //!
-//! The code is canonical: among codes of one length, symbols ascend. So the lengths are all there is to write
-//! down, and the tables are computed from them when this is compiled.
+//! The code is canonical: among codes of one length, symbols ascend. So the lengths suffice, and the tables are
+//! computed from them at compile time.
 
 /// Bits of the code of each byte, and of the end-of-string symbol.
 #[rustfmt::skip]
@@ -20,7 +20,7 @@ const LENGTHS: [u8; SYMBOLS] = [
 const SYMBOLS: usize = 257;
 const END_OF_STRING: u16 = 256;
 const LONGEST: usize = 30;
-/// Codes of up to so many bits are found with one look.
+/// Codes of up to this many bits are found with one lookup.
 const SHORT: usize = 10;
 
 /// Symbols by length, then by value: the order in which codes ascend.
@@ -113,14 +113,14 @@ pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what `input` stands for; at most 8/5 of its length.
+/// Appends the decoded `input`; at most 8/5 of its length.
 ///
 /// # Errors
-/// In words: end-of-string inside, or padding that is not the beginning of end-of-string.
+/// In words: end-of-string inside, or padding that is not a prefix of end-of-string.
 pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     out.reserve(input.len() * 8 / 5 + 1);
     let mut rest = input;
-    // Bits not yet used stand at the upper end.
+    // Unused bits are at the upper end.
     let (mut bits, mut count) = (0u64, 0u32);
     loop {
         if count < LONGEST as u32 {
@@ -139,7 +139,7 @@ pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
         if count == 0 {
             return Ok(());
         }
-        // What follows the end reads as padding does, so that a look never goes beyond it.
+        // Bits after the end read as padding, so a lookup never reads past it.
         let padded = bits | u64::MAX >> count;
         let look = LOOK[(padded >> (64 - SHORT)) as usize];
         let (length, symbol) = if look != 0 { (u32::from(look >> 8), look & 0xff) } else { long(padded) };
@@ -182,7 +182,7 @@ mod tests {
         let sum: u64 = LENGTHS.iter().map(|l| 1u64 << (LONGEST - *l as usize)).sum();
         assert_eq!(sum, 1 << LONGEST);
         assert_eq!(CODES[END_OF_STRING as usize], (1 << LONGEST) - 1);
-        // Some of appendix B, of every kind of length.
+        // Some of appendix B, one of every kind of length.
         for (symbol, code) in
             [(b'0', 0), (b'a', 3), (b' ', 0x14), (b'Z', 0xfd), (0, 0x1ff8), (b'\n', 0x3fff_fffc)]
         {

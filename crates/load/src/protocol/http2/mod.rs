@@ -1,11 +1,11 @@
 //! HTTP/2 (RFC 9113), the client's side: bytes in, events and bytes out.
 //!
-//! A [`Session`] is one connection. It has no socket and no clock: the caller carries bytes, keeps time and knows
-//! requests by tokens of its own. After the first requests nothing allocates. Whatever a server sends, it ends in
-//! events or in one named fault, with work and memory bounded; [`session`] has the bounds.
+//! A [`Session`] is one connection. It has no socket and no clock: the caller carries bytes, keeps time and identifies
+//! requests by its own tokens. After the first requests nothing allocates. Whatever a server sends ends in events or
+//! in one named fault, with work and memory bounded; the bounds are in [`session`].
 //!
-//! [`head`] writes requests, [`fields`] reads responses, [`hpack`] and [`huffman`] know how both are packed,
-//! [`frame`] how they travel.
+//! [`head`] writes requests, [`fields`] reads responses, [`hpack`] and [`huffman`] encode both, and [`frame`] frames
+//! them.
 
 mod fault;
 pub mod fields;

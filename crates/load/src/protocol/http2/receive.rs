@@ -1,8 +1,8 @@
-//! What each frame of a server does to a session.
+//! How each of a server's frames changes a session.
 //!
-//! Breaches that leave the connection's state in doubt are faults of the connection; those of one answer end its
-//! stream alone (RFC 9113 §5.4). Frames for streams that are over are passed over: they may have crossed our end
-//! of it on the way.
+//! Breaches that leave the connection's state in doubt are faults of the connection; those of one answer end only its
+//! stream (RFC 9113 §5.4). Frames for ended streams are ignored: they may have crossed our end of the stream on the
+//! way.
 
 use super::fault::{Fault, flood, flow, protocol, size};
 use super::fields::Facts;
@@ -16,7 +16,7 @@ use super::streams::ANY_LENGTH;
 use crate::protocol::http1::{MAX_INTERIM, TOO_MANY_INTERIM};
 
 impl Session {
-    /// Looks at the head of a DATA frame: streams and windows are counted by frames, not by what comes at once.
+    /// Handles the head of a DATA frame: streams and windows are counted per frame, not per received piece.
     #[inline]
     pub(super) fn open_data(
         &mut self,
@@ -40,7 +40,7 @@ impl Session {
         match (known, pad_to_come) {
             (false, _) => self.floods.stray()?,
             (true, false) => self.floods.body(head.len),
-            // As much of it as is surely no padding.
+            // As much of it as is certainly not padding.
             (true, true) => self.floods.body(head.len.saturating_sub(256)),
         }
         let left = head.len - u32::from(pad_to_come);
@@ -48,7 +48,7 @@ impl Session {
         Ok(())
     }
 
-    /// Counts a DATA frame against both windows, and opens them again in large steps. True if its stream is open.
+    /// Counts a DATA frame against both windows, and reopens them in large steps. True if its stream is open.
     #[inline]
     fn count_data(&mut self, head: FrameHead, end: bool, out: &mut Vec<u8>) -> Result<bool, Fault> {
         let len = i64::from(head.len);
@@ -74,7 +74,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Reads the next bytes of a DATA frame. Tells how many were used, which may be none where it ends.
+    /// Reads the next bytes of a DATA frame. Returns how many were used, which may be none where it ends.
     #[inline]
     pub(super) fn read_data(
         &mut self,
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// A frame that is whole.
+    /// A complete frame.
     #[inline]
     pub(super) fn frame(
         &mut self,
@@ -289,7 +289,7 @@ impl Session {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), Fault> {
         let token = self.streams.get(id).map(|stream| stream.token);
-        // For a stream that is over too: the table goes on.
+        // Also for an ended stream: the table must keep up.
         let facts = self.unpack(block, token, sink)?;
         let Some(stream) = self.streams.get(id) else { return self.floods.stray() };
         let token = stream.token;
@@ -331,7 +331,7 @@ impl Session {
         Ok(())
     }
 
-    /// Unpacks a block, or knows it.
+    /// Decodes a block, or recognizes it.
     #[inline]
     fn unpack(
         &mut self,
@@ -417,7 +417,7 @@ impl Session {
         }
         let before = self.peer_max_streams;
         if !self.greeted {
-            // No bound unless one is announced.
+            // Unlimited unless announced.
             self.peer_max_streams = u32::MAX;
         }
         let mut window = self.peer_window;
@@ -457,8 +457,8 @@ impl Session {
         Ok(())
     }
 
-    /// Brings the windows of open streams to a new beginning (RFC 9113 §6.9.2). Once a frame: looking at every stream
-    /// for each setting in it would be cheap to ask for.
+    /// Adjusts the windows of open streams to a new initial size (RFC 9113 §6.9.2). Once per frame: visiting every
+    /// stream for each setting in it would make an attack cheap.
     fn resize_windows(&mut self, window: i64) -> Result<(), Fault> {
         let more = window - self.peer_window;
         if more == 0 {
@@ -505,7 +505,7 @@ impl Session {
         let last_stream = (last & MAX_31).min(self.going_away.unwrap_or(MAX_31));
         self.going_away = Some(last_stream);
         sink(Event::GoAway { last_stream, code: Code(code) });
-        // A goodbye is rare: it may allocate.
+        // A GOAWAY is rare: it may allocate.
         let mut after: Vec<u32> = self.streams.iter().map(|s| s.id).filter(|id| *id > last_stream).collect();
         after.sort_unstable();
         for stream in after.into_iter().filter_map(|id| self.forget(id)) {

@@ -1,17 +1,17 @@
 //! One HTTP/2 connection, the client's half of RFC 9113.
 //!
-//! The caller knows requests by tokens. It sends with [`Session::send`], hands in what the connection brought with
+//! The caller identifies requests by tokens. It sends with [`Session::send`], passes received bytes to
 //! [`Session::receive`], and writes whatever both appended to `out`. Answers come as [`Event`]s. A fault ends the
-//! connection: it is the same one ever after, and the requests still open are in [`Session::open_tokens`].
+//! connection: it stays the same from then on, and the requests still open are in [`Session::open_tokens`].
 //!
-//! **Bounds.** A frame is kept only until it is whole, and never DATA. A head has at most [`MAX_LIST`] bytes packed
-//! and unpacked, and [`MAX_CONTINUATIONS`] frames. Frames that bring no response further (PING, SETTINGS, empty DATA,
-//! interim heads, unknown ones, and more WINDOW_UPDATEs and frames for streams that are over than we gave cause for)
-//! are counted, and [`super::floods::MAX_IDLE_FRAMES`] of them beyond what responses make up for are a flood. So are
+//! **Bounds.** A frame is kept only until it is complete, and DATA never. A head has at most [`MAX_LIST`] bytes,
+//! encoded and decoded, and [`MAX_CONTINUATIONS`] frames. Frames that do not advance a response (PING, SETTINGS, empty
+//! DATA, interim heads, unknown ones, and more WINDOW_UPDATEs and frames for ended streams than we caused) are
+//! counted, and [`super::floods::MAX_IDLE_FRAMES`] of them beyond what responses offset are a flood. So are
 //! [`super::floods::MAX_ANSWERS`] answers to PING and SETTINGS that the server does not read.
 //!
-//! **What it does not do.** No pushes, no tunnels, no priorities. A response that ends before its request does
-//! cuts the request off with CANCEL: the answer is known, and the rest of the body would change nothing.
+//! **What it does not do.** No pushes, no tunnels, no priorities. A response that ends before its request does cuts
+//! the request off with CANCEL: the answer is known, and the rest of the body would change nothing.
 
 use std::collections::VecDeque;
 
@@ -25,17 +25,17 @@ use super::head::{Encoder, Head, Part};
 use super::hpack::{DEFAULT_TABLE, Decoder};
 use super::streams::{ANY_LENGTH, Stream, Streams};
 
-/// The longest head of a response: packed in bytes, and unpacked as RFC 9113 §6.5.2 counts.
+/// The longest head of a response: encoded in bytes, and decoded as RFC 9113 §6.5.2 counts.
 pub const MAX_LIST: usize = 64 * 1024;
-/// The most frames behind a head's first.
+/// The most frames after a head's first.
 pub const MAX_CONTINUATIONS: u32 = 128;
-/// Bodies are not written beyond so many bytes of `out` at once; [`Session::flush`] goes on.
+/// Bodies are not written beyond this many bytes of `out` at once; [`Session::flush`] continues.
 pub const MAX_OUT: usize = 256 * 1024;
-/// Scratch larger than this is given back, so that a connection at rest is small.
+/// Scratch buffers larger than this are freed, so that an idle connection is small.
 pub(super) const KEEP: usize = 1024;
-/// What a window is before anybody says otherwise.
+/// The initial size of a window.
 const DEFAULT_WINDOW: i64 = 65_535;
-/// Streams a server is taken to allow before its settings say so: the least that RFC 9113 §6.5.2 recommends.
+/// Streams a server is assumed to allow before its settings arrive: the least that RFC 9113 §6.5.2 recommends.
 const STREAMS_BEFORE_HELLO: u32 = 100;
 /// Heads up to this length are remembered.
 pub(super) const MAX_MEMO: usize = 1024;
@@ -51,14 +51,14 @@ pub struct Settings {
     pub max_frame: u32,
     /// Streams we open at once, whatever the server would allow.
     pub max_streams: u32,
-    /// Tell every field of responses as [`Event::Field`]. It costs unpacking heads that came before.
+    /// Report every field of responses as [`Event::Field`]. Costs decoding heads already seen.
     pub report_fields: bool,
-    /// Tell at least those of responses with a status from 400 on, and of others where that costs nothing.
+    /// Report at least those of responses with a status from 400 on, and of others where that costs nothing.
     pub report_failures: bool,
 }
 
 impl Default for Settings {
-    /// Windows that do not hold anybody up: what is measured is the server, not our flow control.
+    /// Windows large enough not to stall: the server is to be measured, not our flow control.
     fn default() -> Self {
         Settings {
             stream_window: 1 << 30,
@@ -109,26 +109,26 @@ pub enum Event<'a> {
         /// Its reason.
         code: Code,
     },
-    /// The answer was malformed and we ended the stream; the connection goes on.
+    /// The answer was malformed and we ended the stream; the connection continues.
     Malformed {
         /// The request.
         token: u32,
         /// In words.
         words: &'static str,
     },
-    /// The server says goodbye: nothing new may be sent. Requests it has not looked at follow as `Unprocessed`.
+    /// The server sent GOAWAY: nothing new may be sent. Requests it has not processed follow as `Unprocessed`.
     GoAway {
-        /// The last stream it may have looked at.
+        /// The last stream it may have processed.
         last_stream: u32,
         /// Its reason.
         code: Code,
     },
-    /// A request that the server has not looked at before its goodbye: it may be sent again elsewhere.
+    /// A request that the server had not processed before its GOAWAY: it may be sent again elsewhere.
     Unprocessed {
         /// The request.
         token: u32,
     },
-    /// The server's settings came: at first, and when they change.
+    /// The server's settings came: initially, and when they change.
     SettingsChanged {
         /// Streams it allows at once.
         max_streams: u32,
@@ -138,9 +138,9 @@ pub enum Event<'a> {
 /// Why a request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
-    /// As many streams are open as may be; see [`Session::room`].
+    /// The maximum number of streams is open; see [`Session::room`].
     Full,
-    /// The server has said goodbye.
+    /// The server has sent GOAWAY.
     GoingAway,
     /// All stream identifiers are used up.
     Exhausted,
@@ -155,7 +155,7 @@ pub(super) enum Reading {
     Frame,
     /// DATA.
     Data(Data),
-    /// So many bytes of a frame of unknown type.
+    /// This many bytes of a frame of unknown type.
     Skip(u32),
 }
 
@@ -178,9 +178,9 @@ pub(super) struct OpenHead {
     pub(super) continuations: u32,
 }
 
-/// The last head, and what it said. Servers pack the same head again and again (but for `date`, once a second), and
-/// comparing is several times cheaper than unpacking. It holds for a block that did not change the decoder's
-/// table, and read from it only while the table is what it was.
+/// The last head, and its meaning. Servers encode the same head again and again (except for `date`, once a second),
+/// and comparing is several times cheaper than decoding. It is valid for a block that did not change the decoder's
+/// table; one that read the table is valid only while the table is unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     pub(super) block: Vec<u8>,
@@ -216,13 +216,13 @@ pub struct Session {
     pub(super) peer_window: i64,
     pub(super) peer_max_frame: u32,
     pub(super) peer_max_streams: u32,
-    /// Streams whose bodies wait.
+    /// Streams with bodies waiting.
     pub(super) queue: VecDeque<u32>,
     pub(super) may_flush: bool,
 }
 
 impl Session {
-    /// A connection on which nothing was said. Settings beyond what the protocol allows are brought within it.
+    /// A new connection. Settings outside the protocol's limits are clamped.
     pub fn new(settings: Settings) -> Self {
         let settings = Settings {
             stream_window: settings.stream_window.clamp(1, MAX_31),
@@ -256,7 +256,7 @@ impl Session {
         }
     }
 
-    /// Writes what a client says first. Requests may follow at once.
+    /// Writes the client's preface. Requests may follow at once.
     pub fn start(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(frame::PREFACE);
         let mut settings = [(0, 0); 4];
@@ -285,7 +285,7 @@ impl Session {
             return 0;
         }
         let most = self.peer_max_streams.min(self.settings.max_streams);
-        // A connection has so many streams in all (RFC 9113, section 5.1.1).
+        // A connection has a limited number of streams in all (RFC 9113, section 5.1.1).
         let left = (MAX_31 - self.next_stream) / 2 + 1;
         most.saturating_sub(self.streams.len() as u32).min(left)
     }
@@ -296,31 +296,31 @@ impl Session {
         self.streams.len()
     }
 
-    /// The requests that are open, in no order: those that fail with the connection.
+    /// The open requests, unordered: those that fail with the connection.
     pub fn open_tokens(&self) -> impl Iterator<Item = u32> {
         self.streams.iter().map(|s| s.token)
     }
 
-    /// The server has said goodbye, there is a fault, or no stream is left: the connection is to be closed once nothing
+    /// The server has sent GOAWAY, there is a fault, or no stream is left: the connection is to be closed once nothing
     /// is open.
     pub fn is_ending(&self) -> bool {
         self.going_away.is_some() || self.fault.is_some() || self.next_stream > MAX_31
     }
 
     /// Sends a request: its head, and as much of its body as may go now. `token` must not be open. False if a part of
-    /// the body is left, which goes with [`Session::flush`].
+    /// the body is left, which [`Session::flush`] sends.
     ///
     /// # Errors
-    /// Nothing was sent then.
+    /// Nothing was sent.
     #[inline]
     pub fn send(&mut self, token: u32, head: &Head, body: &[u8], out: &mut Vec<u8>) -> Result<bool, NotSent> {
         self.send_parts(token, head.answer_has_no_body, [Part::Packed(head)].into_iter(), body, out)
     }
 
-    /// The same with a head that is put together; the answer may have no body, whatever its head says.
+    /// The same with a head assembled from parts; the answer may have no body, whatever its head says.
     ///
     /// # Errors
-    /// Nothing was sent then.
+    /// Nothing was sent.
     #[inline]
     pub fn send_parts<'a>(
         &mut self,
@@ -377,7 +377,7 @@ impl Session {
         }
     }
 
-    /// As much of a body as may go at once; true if that was all of it.
+    /// Writes as much of a body as may go at once; true if that was all of it.
     fn begin_body(&mut self, id: u32, body: &[u8], out: &mut Vec<u8>) -> bool {
         while self.write_data(id, body, out) == Wrote::Some {}
         let Some(stream) = self.streams.get(id).filter(|s| !s.all_sent) else { return true };
@@ -407,14 +407,13 @@ impl Session {
         if stream.all_sent { Wrote::All } else { Wrote::Some }
     }
 
-    /// Bodies wait, and something has changed since they could not go on: call [`Session::flush`] once `out` is
-    /// written.
+    /// Bodies wait, and something has changed since they were blocked: call [`Session::flush`] once `out` is written.
     #[inline]
     pub fn wants_flush(&self) -> bool {
         self.may_flush && !self.queue.is_empty() && self.fault.is_none()
     }
 
-    /// Writes more of the bodies that wait, in turn. `body_of` gives the body a request was sent with.
+    /// Writes more of the waiting bodies, in turn. `body_of` returns the body a request was sent with.
     pub fn flush<'b>(&mut self, mut body_of: impl FnMut(u32) -> &'b [u8], out: &mut Vec<u8>) {
         let mut stuck = 0;
         self.may_flush = false;
@@ -447,7 +446,7 @@ impl Session {
         }
     }
 
-    /// Takes a stream out.
+    /// Removes a stream.
     #[inline]
     pub(super) fn forget(&mut self, id: u32) -> Option<Stream> {
         let stream = self.streams.remove(id)?;
@@ -457,7 +456,7 @@ impl Session {
         Some(stream)
     }
 
-    /// Gives up a request: whatever comes for it later is passed over. False if it is not open.
+    /// Abandons a request: whatever arrives for it later is ignored. False if it is not open.
     pub fn cancel(&mut self, token: u32, out: &mut Vec<u8>) -> bool {
         let Some(stream) = self.streams.of_token(token) else { return false };
         self.forget(stream.id);
@@ -468,16 +467,16 @@ impl Session {
         true
     }
 
-    /// All that was written so far has gone out: the server reads.
+    /// Everything written so far has gone out: the server is reading.
     #[inline]
     pub fn all_gone(&mut self) {
         self.floods.all_gone();
     }
 
-    /// Takes the next bytes of the connection, answers what is to be answered into `out`, and reports events.
+    /// Takes the next bytes of the connection, writes replies into `out`, and reports events.
     ///
     /// # Errors
-    /// The connection is at its end. The goodbye to the server is in `out`; the same fault comes again.
+    /// The connection has ended. The GOAWAY to the server is in `out`; the same fault is returned again.
     #[inline]
     pub fn receive(
         &mut self,
@@ -512,7 +511,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads a frame, or the next piece of one. Tells how many bytes were used.
+    /// Reads a frame, or the next piece of one. Returns how many bytes were used.
     #[inline]
     fn read_frame(
         &mut self,
@@ -569,7 +568,7 @@ impl Session {
         Ok(used)
     }
 
-    /// Looks at a frame's head. True if what follows is read as it comes.
+    /// Handles a frame's head. True if its payload is read as it comes.
     #[inline]
     fn open_frame(
         &mut self,
@@ -606,7 +605,7 @@ impl Session {
     }
 }
 
-/// What became of trying to write a body's next frame.
+/// The result of trying to write a body's next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrote {
     All,
@@ -614,7 +613,7 @@ enum Wrote {
     None,
 }
 
-/// Gives back memory that something unusual took.
+/// Frees an unusually large buffer.
 #[inline]
 pub(super) fn slim(scratch: &mut Vec<u8>) {
     if scratch.capacity() > KEEP {
@@ -635,7 +634,7 @@ fn no_http2(head: FrameHead) -> Fault {
     }
 }
 
-/// Cuts a head that is longer than the server's frames may be into several. Only a very long one is.
+/// Splits a head that is longer than the server's frames may be. Only a very long one is.
 #[cold]
 fn continue_head(out: &mut Vec<u8>, start: usize, first: FrameHead, max: u32) {
     let block = out.split_off(start + HEAD_LEN);

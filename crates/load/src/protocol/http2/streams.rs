@@ -1,7 +1,7 @@
 //! The open streams of a connection, found by their identifier.
 //!
-//! An open-addressed table that is also the store. Identifiers ascend by two and few are open at once, so the place
-//! is nearly always the first looked at, and after it has grown to the most streams at once nothing allocates.
+//! An open-addressed table that is also the store. Identifiers ascend by two and few are open at once, so the first
+//! slot probed is nearly always the right one, and once it has grown to the peak number of streams nothing allocates.
 
 /// A body whose length was not announced.
 pub const ANY_LENGTH: u64 = u64::MAX;
@@ -11,7 +11,7 @@ pub const ANY_LENGTH: u64 = u64::MAX;
 pub struct Stream {
     /// Its identifier; 0 is a free place.
     pub id: u32,
-    /// The caller's name for the request.
+    /// The caller's token for the request.
     pub token: u32,
     /// Bytes of body that may be sent on it; below 0 after the peer has taken some back.
     pub send_window: i64,
@@ -21,7 +21,7 @@ pub struct Stream {
     pub left: u64,
     /// Bytes the peer may still send before we allow more.
     pub receive_window: i64,
-    /// The request is sent whole.
+    /// The request has been sent whole.
     pub all_sent: bool,
     /// It waits in the queue of bodies.
     pub queued: bool,
@@ -90,17 +90,17 @@ impl Streams {
         self.find(id).map(|at| &mut self.places[at])
     }
 
-    /// The stream of a request. Looks at every one: for what is rare.
+    /// The stream of a request. A linear search: for rare cases.
     pub fn of_token(&self, token: u32) -> Option<Stream> {
         self.iter().find(|s| s.token == token).copied()
     }
 
-    /// Every open one, in no order.
+    /// All open ones, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.places.iter().filter(|s| s.id != 0)
     }
 
-    /// Every open one, to be changed.
+    /// All open ones, mutably.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.places.iter_mut().filter(|s| s.id != 0)
     }
@@ -132,7 +132,7 @@ impl Streams {
         old.into_iter().filter(|s| s.id != 0).for_each(|s| self.place(s));
     }
 
-    /// Takes one out. Those behind it that it had pushed from their places move up.
+    /// Removes one. Those it had displaced move up.
     #[inline]
     pub fn remove(&mut self, id: u32) -> Option<Stream> {
         let mut hole = self.find(id)?;
@@ -145,7 +145,7 @@ impl Streams {
             if next.id == 0 {
                 break;
             }
-            // It may fill the hole unless its home lies behind the hole (cyclically).
+            // It may fill the hole unless its home lies after the hole (cyclically).
             let from_home = at.wrapping_sub(self.home(next.id)) & mask;
             let from_hole = at.wrapping_sub(hole) & mask;
             if from_home >= from_hole {

@@ -31,7 +31,7 @@ struct Driven {
 }
 
 impl Driven {
-    /// After both ends have said hello, with `requests` sent: tokens 100, 101 … on streams 1, 3 …
+    /// After both prefaces, with `requests` sent: tokens 100, 101 … on streams 1, 3 …
     fn new(settings: Settings, requests: u32) -> Self {
         let mut driven = Driven { session: Session::new(settings), seen: Vec::new(), out: Vec::new() };
         driven.session.start(&mut driven.out);
@@ -121,7 +121,7 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 
 const OK: &[u8] = &[0x88];
 
-/// What one request (token 100, stream 1) and a second (101, 3) see, and what was answered; in pieces of many sizes.
+/// What one request (token 100, stream 1) and a second (101, 3) see, and the replies; in pieces of many sizes.
 fn check(input: &[u8], expect: &[Seen], answer: &[u8]) {
     for piece in (1..=input.len().min(40)).chain([input.len().max(1)]) {
         let mut driven = Driven::new(Settings::default(), 2);
@@ -131,7 +131,7 @@ fn check(input: &[u8], expect: &[Seen], answer: &[u8]) {
     }
 }
 
-/// The connection ends, and the server hears why.
+/// The connection ends, and the server receives the reason.
 fn check_fault(input: &[u8], code: Code, words: &'static str) {
     check(
         input,
@@ -140,7 +140,7 @@ fn check_fault(input: &[u8], code: Code, words: &'static str) {
     );
 }
 
-/// The first request's stream ends, and the connection goes on.
+/// The first request's stream ends, and the connection continues.
 fn check_malformed(input: &[u8], words: &'static str) {
     let input = [input, &headers(3, true, OK)].concat();
     let reset = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 1]);
@@ -186,7 +186,7 @@ fn answers() {
         &[Seen::Head(100, 200, false), Seen::Data(100, vec![], true)],
         b"",
     );
-    // Interim heads are passed over, and two answers cross.
+    // Interim heads are skipped, and two answers cross.
     let interim = headers(1, false, &block(&[(":status", "103"), ("link", "</a>")]));
     let crossed =
         [interim.clone(), interim, headers(1, false, &length), headers(3, true, OK), data(1, true, b"hello")];
@@ -221,7 +221,7 @@ fn control_frames_are_answered_or_passed_over() {
     check(&settings_frame(&[(0x9999, 1)]), &[], &frame(kind::SETTINGS, flag::ACK, 0, b""));
     check(&frame(kind::SETTINGS, flag::ACK, 0, b""), &[], b"");
     check(&frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 7]), &[Seen::Reset(100, "REFUSED_STREAM")], b"");
-    // RST_STREAM after the end, as servers do that answered before they had read the whole request.
+    // RST_STREAM after the end, as from servers that answered before they had read the whole request.
     let twice = [headers(1, true, OK), frame(kind::RST_STREAM, 0, 1, &[0; 4])].concat();
     check(&twice, &[Seen::Head(100, 200, true)], b"");
 }
@@ -312,7 +312,7 @@ fn faults_of_the_connection() {
         ),
     ] {
         check_fault(&input, code, words);
-        // Nothing is heard after a fault.
+        // Nothing is reported after a fault.
         let mut driven = Driven::new(Settings::default(), 2);
         driven.receive(&input);
         driven.out.clear();
@@ -412,7 +412,7 @@ fn answers_that_have_no_body() {
     assert_eq!(driven.seen, expect);
 }
 
-/// Ids of streams are used once: a connection whose ids are used up is done with.
+/// Stream ids are used once: a connection whose ids are used up is finished.
 #[test]
 fn a_connection_has_so_many_streams() {
     let mut driven = Driven::new(Settings::default(), 0);
@@ -434,7 +434,7 @@ fn goodbye_tells_what_may_be_sent_again() {
     assert_eq!(driven.seen, [Seen::GoAway(3, "NO_ERROR"), Seen::Unprocessed(102), Seen::Unprocessed(103)]);
     assert_eq!(driven.session.send(9, &get(), b"", &mut driven.out), Err(NotSent::GoingAway));
     assert!(driven.session.is_ending());
-    // What it has looked at is answered; a later goodbye may take back more, never less.
+    // Requests it has processed are answered; a later GOAWAY may take back more, never less.
     driven.receive(&[headers(1, true, OK), frame(kind::GOAWAY, 0, 0, b"\0\0\0\x01\0\0\0\x02")].concat());
     let rest = [Seen::Head(100, 200, true), Seen::GoAway(1, "INTERNAL_ERROR"), Seen::Unprocessed(101)];
     assert_eq!(driven.seen[3..], rest);
@@ -450,7 +450,7 @@ fn a_cancelled_request_is_forgotten() {
     assert!(!driven.session.cancel(100, &mut driven.out));
     assert_eq!(driven.out, frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     driven.out.clear();
-    // Its token is free at once. What still comes for it is passed over, but the header table goes on.
+    // Its token is free at once. What still arrives for it is ignored, but the header table keeps up.
     driven.send(100, b"");
     driven.out.clear();
     let indexed = b"\x48\x03201".to_vec();
@@ -482,7 +482,7 @@ fn bodies_keep_within_windows() {
     driven.receive(&settings_frame(&[(4, 40_000)]));
     driven.out.clear();
     driven.send(1, &body);
-    // The stream's window ends first, then that of the connection.
+    // The stream's window ends first, then the connection's.
     assert_eq!(written(&driven.out, kind::HEADERS, 1), [(6, flag::END_HEADERS)]);
     assert_eq!(written(&driven.out, kind::DATA, 1), [(16_384, 0), (16_384, 0), (7232, 0)]);
     driven.out.clear();
@@ -499,7 +499,7 @@ fn bodies_keep_within_windows() {
     assert_eq!(written(&driven.out, kind::DATA, 1), []);
     assert_eq!(written(&driven.out, kind::DATA, 3), [(14_465, 0)]);
     assert!(!driven.session.wants_flush());
-    // Both may go on: they take turns.
+    // Both may continue: they take turns.
     driven.out.clear();
     driven.receive(&[update(1, 60_000), update(3, 60_000), settings_frame(&[(5, 50_000)])].concat());
     driven.out.clear();
@@ -625,7 +625,7 @@ fn floods_end() {
                 Err(fault) => break fault,
             }
             driven.session.all_gone();
-            // Some may have been under way when the third stream was given up.
+            // Some may have been under way when the third stream was abandoned.
             assert!(frames <= MAX_IDLE_FRAMES + 10_000, "{flood:x?}");
         };
         assert_eq!(fault.words, "a flood of frames that advance no response");
@@ -641,7 +641,7 @@ fn interim_heads_without_end_end_their_stream() {
     assert_eq!(driven.seen, []);
     driven.receive(&hint);
     assert_eq!(driven.seen, [Seen::Malformed(100, TOO_MANY_INTERIM)]);
-    // The other stream is none the worse.
+    // The other stream is unaffected.
     driven.receive(&headers(3, true, OK));
     assert_eq!(driven.seen.last(), Some(&Seen::Head(101, 200, true)));
 }
@@ -660,7 +660,7 @@ fn a_byte_now_and_then_makes_up_for_no_flood() {
         frames += 1001;
         assert!(frames < 2 * MAX_IDLE_FRAMES);
     }
-    // As many of each go on for ever, as do those that come with responses.
+    // Equal numbers of each continue forever, as do those that come with responses.
     let mut driven = Driven::new(Settings::default(), 1);
     driven.receive(&headers(1, false, OK));
     let both = [frame(kind::PING, 0, 0, &[0; 8]), bytes].concat().repeat(1000);
@@ -694,7 +694,7 @@ fn answers_that_nobody_reads_are_bounded() {
 
 #[test]
 fn room_for_a_body_is_no_flood() {
-    // A server that takes small pieces, and gives room for each of them twice.
+    // A server that takes small pieces, and opens its window for each of them twice.
     let mut driven = Driven::new(Settings::default(), 0);
     driven.receive(&settings_frame(&[(setting::INITIAL_WINDOW_SIZE, 64)]));
     let body = vec![b'x'; 64 * MAX_IDLE_FRAMES as usize];
@@ -739,7 +739,7 @@ fn heads_without_end_are_bounded() {
         let fault = Fault { code: Code::ENHANCE_YOUR_CALM, words };
         assert_eq!(driven.seen, [Seen::Fault(fault)]);
     }
-    // Short when packed, long when not.
+    // Short when encoded, long when decoded.
     let mut driven = Driven::new(Settings::default(), 1);
     driven.receive(&headers(1, true, &[0x88].repeat(MAX_LIST / 40)));
     assert!(matches!(driven.seen[..], [Seen::Fault(Fault { code: Code::ENHANCE_YOUR_CALM, .. })]));
@@ -775,7 +775,7 @@ fn fields_are_reported_when_asked_for_and_remembered_heads_are_the_same() {
             Seen::Head(101, 200, true),
         ]
     );
-    // The same bytes mean another thing once the table has changed.
+    // The same bytes mean something else once the table has changed.
     let mut driven = Driven::new(Settings::default(), 0);
     let status = |code: &str| [b"\x48\x03", code.as_bytes()].concat();
     for (i, code) in [201, 202, 203].into_iter().enumerate() {

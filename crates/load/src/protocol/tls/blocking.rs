@@ -1,5 +1,5 @@
-//! TLS over a connection that blocks, for what is no load: a collector that metrics are pushed to. Certificates are
-//! believed and mistakes reported as everywhere else.
+//! TLS over a blocking connection, for uses other than loads: a collector that metrics are pushed to. Certificates are
+//! verified and errors reported as everywhere else.
 
 use std::io::{self, Read, Write};
 
@@ -11,7 +11,7 @@ use super::{ServerName, TlsConfig, TlsError};
 pub struct Blocking<S: Read + Write>(StreamOwned<ClientConnection, S>);
 
 impl TlsConfig {
-    /// A connection to the host of this name over a connection below.
+    /// A connection to the host of this name over an existing connection.
     ///
     /// # Errors
     /// The settings do not allow one.
@@ -26,7 +26,7 @@ impl TlsConfig {
 }
 
 impl<S: Read + Write> Blocking<S> {
-    /// In the words of [`TlsError`], where it is one.
+    /// In the words of [`TlsError`], if it is one.
     fn with_reason(&self, error: io::Error) -> io::Error {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
@@ -42,7 +42,7 @@ impl<S: Read + Write> Blocking<S> {
 }
 
 impl<S: Read + Write> Read for Blocking<S> {
-    /// An end without a goodbye is an end: whoever needs all of a message knows its length.
+    /// An end without close_notify counts as an end: a reader that needs the whole message knows its length.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.0.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),

@@ -1,10 +1,10 @@
 //! TLS below a protocol: bytes of the wire in, plain bytes and bytes for the wire out.
 //!
-//! A thin layer over rustls, without sockets. It uses rustls' unbuffered interface: records are decrypted where they
-//! lie, and a connection at rest keeps no buffers of its own. What goes wrong is reported in words users know. Nothing
-//! here reads a file, and nothing decides whether a lack of verification is allowed.
+//! A thin layer over rustls, without sockets. It uses rustls' unbuffered interface: records are decrypted in place,
+//! and an idle connection keeps no buffers of its own. Errors are reported in words users know. Nothing here reads a
+//! file or decides whether skipping verification is allowed.
 //!
-//! rustls itself allocates once for each record, in both directions; that is the one place in the loop that does.
+//! rustls itself allocates once per record, in both directions; it is the only part of the loop that does.
 
 pub mod blocking;
 
@@ -32,20 +32,20 @@ const SESSIONS: usize = 256;
 const MAX_PARTIAL: usize = 256 * 1024;
 /// The longest plain text of a record.
 const MAX_PLAIN: usize = 16 * 1024;
-/// Room for a record that is tried first; rustls says if it needs more.
+/// Space tried first for a record; rustls reports if it needs more.
 const ROOM: usize = 512;
 
-/// Types of records; in TLS 1.3 what is encrypted calls itself application data.
+/// Types of records; in TLS 1.3 encrypted records are typed as application data.
 const ALERT: u8 = 0x15;
 const HANDSHAKE: u8 = 0x16;
 const APPLICATION_DATA: u8 = 0x17;
 
-/// Whom to believe.
+/// Whom to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Certificates signed by one of these, PEM. They may be the system's.
     Authorities(Vec<u8>),
-    /// Anybody: names, dates and signers are not looked at.
+    /// Anyone: names, dates and signers are not checked.
     Anyone,
 }
 
@@ -61,10 +61,10 @@ pub enum Versions {
     Only13,
 }
 
-/// A certificate to show when the server asks for one.
+/// A certificate to present when the server asks for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Certificate and those between it and an authority, PEM.
+    /// The certificate and any intermediates, PEM.
     pub certificates: Vec<u8>,
     /// Its key, PEM.
     pub key: Vec<u8>,
@@ -73,19 +73,19 @@ pub struct Identity {
 /// What a [`TlsConfig`] is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsParts {
-    /// Whom to believe.
+    /// Whom to trust.
     pub trust: Trust,
-    /// What to show, if asked.
+    /// What to present, if asked.
     pub identity: Option<Identity>,
     /// What to offer.
     pub versions: Versions,
-    /// Later connections take up the session of earlier ones, as browsers do.
+    /// Later connections resume the sessions of earlier ones, as browsers do.
     pub resumption: bool,
-    /// Protocols to offer, the best first: `h2`, `http/1.1`. Empty: none is negotiated.
+    /// Protocols to offer, best first: `h2`, `http/1.1`. Empty: none is negotiated.
     pub alpn: Vec<Vec<u8>>,
 }
 
-/// What cannot be made a [`TlsConfig`].
+/// Why a [`TlsConfig`] cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsConfigError {
     /// No certificate among the authorities.
@@ -105,7 +105,7 @@ pub enum TlsConfigError {
     /// Its key cannot be read.
     #[error("the key of the client certificate cannot be read: {0}\nhint: it must be PEM without a password")]
     Key(String),
-    /// They do not belong together, or the library does not take them.
+    /// They do not belong together, or the library does not accept them.
     #[error("client certificate and key do not match: {0}")]
     Identity(String),
     /// The library refuses the settings.
@@ -113,7 +113,7 @@ pub enum TlsConfigError {
     Setup(String),
 }
 
-/// Settings of TLS, shared by the connections of one load thread.
+/// TLS settings, shared by the connections of one load thread.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     client: Arc<ClientConfig>,
@@ -170,7 +170,7 @@ impl TlsConfig {
         Ok(TlsConfig { client: Arc::new(client), resumption: parts.resumption })
     }
 
-    /// The same settings with sessions of its own: they are kept behind a lock, which threads need not share.
+    /// The same settings with a separate session cache: it is behind a lock, which threads need not share.
     pub fn for_thread(&self) -> TlsConfig {
         let mut client = (*self.client).clone();
         client.resumption = resumption(self.resumption);
@@ -192,8 +192,8 @@ fn authorities(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>
     if all.is_empty() { Err(TlsConfigError::NoAuthority) } else { Ok((roots, all)) }
 }
 
-/// Believes what one of the authorities has signed, and an authority that is the server itself: `openssl req -x509`
-/// makes certificates that call themselves authorities, and most test servers have one.
+/// Trusts what one of the authorities has signed, and an authority that is the server itself: `openssl req -x509`
+/// makes certificates marked as authorities, and most test servers use one.
 #[derive(Debug)]
 struct Authorities {
     webpki: Arc<WebPkiServerVerifier>,
@@ -210,7 +210,7 @@ impl ServerCertVerifier for Authorities {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.webpki.verify_server_cert(certificate, between, name, ocsp, now) {
-            // Dates were looked at before this was found; the name was not.
+            // The dates were checked before this error; the name was not.
             Err(Error::InvalidCertificate(error))
                 if is_authority_itself(&error) && self.certificates.contains(certificate) =>
             {
@@ -244,13 +244,13 @@ impl ServerCertVerifier for Authorities {
     }
 }
 
-/// The server's certificate calls itself an authority.
+/// The server's certificate is marked as an authority.
 fn is_authority_itself(error: &CertificateError) -> bool {
     let CertificateError::Other(other) = error else { return false };
     other.0.downcast_ref::<webpki::Error>().is_some_and(|e| *e == webpki::Error::CaUsedAsEndEntity)
 }
 
-/// Believes any certificate; that the server has its key is still checked.
+/// Accepts any certificate; that the server has its key is still checked.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -291,34 +291,34 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// Why there is no TLS connection, or no longer.
+/// Why there is no TLS connection, or no longer one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// The name in the URL is neither a host name nor an address.
     #[error("`{0}` is not a name that a certificate can be issued for")]
     Name(String),
-    /// The server answers in something else.
+    /// The server does not answer in TLS.
     #[error(
         "the server does not speak TLS here\nhint: should the URL begin with http://, or is the port wrong?"
     )]
     NotTls,
-    /// The certificate is too old.
+    /// The certificate has expired.
     #[error("the server's certificate has expired\nhint: renew it, or use --insecure")]
     Expired,
-    /// The certificate is too new.
+    /// The certificate is not valid yet.
     #[error(
         "the server's certificate is not valid yet\nhint: compare the clocks of both machines, or use --insecure"
     )]
     NotYetValid,
-    /// The certificate is somebody else's.
+    /// The certificate is for another host.
     #[error("the server's certificate is not for `{expected}`{}\nhint: use a name that it covers, or --insecure", presented_words(.presented))]
     WrongHost {
         /// The name asked for.
         expected: String,
-        /// Those it is for.
+        /// The names it is for.
         presented: Vec<String>,
     },
-    /// Nobody we believe has signed it.
+    /// No trusted authority has signed it.
     #[error(
         "the server's certificate is self-signed, or signed by an unknown authority\nhint: pass that \
          authority's certificate as CA file, or use --insecure"
@@ -327,13 +327,13 @@ pub enum TlsError {
     /// Something else is wrong with it.
     #[error("the server's certificate is not acceptable: {0}")]
     Certificate(String),
-    /// None of the offered protocols.
+    /// It supports none of the offered protocols.
     #[error("the server accepts none of the offered protocols (ALPN)\nhint: try without --http2, or with it")]
     NoProtocol,
-    /// No version of TLS, or nothing else, in common.
+    /// No TLS version, or something else, in common.
     #[error("the server and loadlab have no TLS settings in common: {0}")]
     Incompatible(String),
-    /// The server wants to know who we are.
+    /// The server requires a client certificate.
     #[error(
         "the server asks for a client certificate, and {0}\nhint: use one that the server trusts, with its key"
     )]
@@ -341,7 +341,7 @@ pub enum TlsError {
     /// The server ended it, with its alert.
     #[error("the server refused: TLS alert {0}")]
     Refused(String),
-    /// Bytes that are no TLS, after a good beginning.
+    /// Bytes that are not TLS, after a valid beginning.
     #[error("the server broke the TLS protocol: {0}")]
     Broken(String),
     /// Sent before the handshake was done, or after the end.
@@ -389,7 +389,7 @@ impl TlsError {
             CertificateError::UnknownIssuer => TlsError::UnknownIssuer,
             error if is_authority_itself(&error) => TlsError::UnknownIssuer,
             CertificateError::NotValidForNameContext { expected, presented } => {
-                // They come as `DnsName("a.example")`.
+                // They are formatted as `DnsName("a.example")`.
                 let bare = |name: &String| {
                     let inner = name.split_once('(').map_or(name.as_str(), |(_, inner)| inner);
                     inner.trim_matches(['"', ')']).to_owned()
@@ -405,12 +405,12 @@ impl TlsError {
     }
 }
 
-/// What was agreed on.
+/// What was negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake<'a> {
     /// `1.2` or `1.3`.
     pub version: &'static str,
-    /// The session of an earlier connection was taken up.
+    /// An earlier connection's session was resumed.
     pub resumed: bool,
     /// The protocol that both speak, if one was negotiated.
     pub alpn: Option<&'a [u8]>,
@@ -423,7 +423,7 @@ pub enum TlsEvent<'a> {
     Open,
     /// Plain bytes.
     Plain(&'a [u8]),
-    /// The server said that nothing follows (close_notify). A connection that ends without it was cut off.
+    /// The server sent close_notify. A connection that ends without it was cut off.
     Closed,
 }
 
@@ -432,10 +432,10 @@ type Traffic<'a> = WriteTraffic<'a, ClientConnectionData>;
 /// One connection.
 pub struct Tls {
     rustls: UnbufferedClientConnection,
-    /// The beginning of a record whose end is to come.
+    /// The beginning of an incomplete record.
     partial: Vec<u8>,
     phase: Phase,
-    /// The server said that nothing follows.
+    /// The server sent close_notify.
     ended: bool,
 }
 
@@ -461,17 +461,17 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
 }
 
 impl Tls {
-    /// A connection on which nothing was said.
+    /// A new connection.
     ///
     /// # Errors
-    /// What rustls has against the settings.
+    /// rustls' objection to the settings.
     pub fn new(config: &TlsConfig, name: &ServerName<'static>) -> Result<Tls, TlsError> {
         let rustls =
             UnbufferedClientConnection::new(config.client.clone(), name.clone()).map_err(TlsError::of)?;
         Ok(Tls { rustls, partial: Vec::new(), phase: Phase::New, ended: false })
     }
 
-    /// Writes what a client says first.
+    /// Writes the client's first message.
     ///
     /// # Errors
     /// What rustls cannot do.
@@ -485,12 +485,12 @@ impl Tls {
         self.phase == Phase::Open
     }
 
-    /// The server said that nothing follows (close_notify).
+    /// The server sent close_notify.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// What was agreed on, once the connection is open.
+    /// What was negotiated, once the connection is open.
     pub fn handshake(&self) -> Option<Handshake<'_>> {
         if !self.is_open() {
             return None;
@@ -506,18 +506,18 @@ impl Tls {
         })
     }
 
-    /// Room for the beginning of a record, which is borrowed before bytes come and given back when no record is left
-    /// in pieces.
+    /// The buffer for an incomplete record, which is lent before bytes come and returned when no partial record is
+    /// left.
     #[inline]
     pub fn room(&mut self) -> &mut Vec<u8> {
         &mut self.partial
     }
 
-    /// Takes the next bytes of the wire, which are overwritten: they are decrypted in place. What is to be answered
-    /// (handshake, alerts) is appended to `out`, also when this fails.
+    /// Takes the next bytes of the wire, which are overwritten: they are decrypted in place. Replies (handshake,
+    /// alerts) are appended to `out`, even if this fails.
     ///
     /// # Errors
-    /// The connection is at its end.
+    /// The connection has ended.
     pub fn receive(
         &mut self,
         wire: &mut [u8],
@@ -528,7 +528,7 @@ impl Tls {
             return Err(TlsError::NotOpen);
         }
         if let (Phase::New, Some(first)) = (self.phase, wire.first()) {
-            // Alerts and handshakes are all that a server may begin with.
+            // A server may begin only with an alert or a handshake.
             if !matches!(*first, ALERT | HANDSHAKE) {
                 self.phase = Phase::Failed;
                 return Err(TlsError::NotTls);
@@ -553,7 +553,7 @@ impl Tls {
         result
     }
 
-    /// Lets rustls work until it needs more. Tells how many bytes were used.
+    /// Lets rustls work until it needs more. Returns how many bytes were used.
     fn pump(
         &mut self,
         wire: &mut [u8],
@@ -602,9 +602,9 @@ impl Tls {
         }
     }
 
-    /// Writes what is sent to the server on a failure, which is an alert, possibly behind a message that was ready. rustls
-    /// may look at bytes it has seen before: they are still there. It must not be asked again after the alert, since
-    /// it would then fail a second time.
+    /// Writes what is sent to the server on a failure: an alert, possibly after a message that was ready. rustls may
+    /// look at bytes it has seen before: they are still there. It must not be called again after the alert, since it
+    /// would then fail a second time.
     #[cold]
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         let mut sent = false;
@@ -631,23 +631,23 @@ impl Tls {
         Ok(())
     }
 
-    /// Writes that nothing follows (close_notify). Later sends fail.
+    /// Writes close_notify. Later sends fail.
     pub fn close(&mut self, wire: &mut Vec<u8>) {
         if self.phase == Phase::Open {
-            // Best effort: if close_notify cannot be queued there is no one left to notify.
+            // Best effort: if close_notify cannot be queued, there is no peer left to notify.
             let _ = self.write(wire, |traffic, to| traffic.queue_close_notify(to));
         }
         self.phase = Phase::Failed;
     }
 
-    /// Writes something once rustls has nothing else to write, such as a change of keys.
+    /// Writes something once rustls has nothing else to write, such as a key update.
     fn write(
         &mut self,
         wire: &mut Vec<u8>,
         mut make: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), TlsError> {
         loop {
-            // It is given the bytes it has not used up, since it remembers how far it had come in them.
+            // It gets the bytes it has not used up, since it remembers its position in them.
             match self.rustls.process_tls_records(&mut self.partial).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(|to| data.encode(to), wire),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
@@ -672,7 +672,7 @@ impl Tls {
     }
 }
 
-/// Appends what rustls has ready; its size is known after the first try.
+/// Appends what rustls has ready; its size is known after the first attempt.
 fn encode(mut data: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>, out: &mut Vec<u8>) {
     let start = out.len();
     if let Err(EncodeError::InsufficientSize(error)) = data(&mut []) {

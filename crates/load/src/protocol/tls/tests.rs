@@ -20,7 +20,7 @@ fn key() -> KeyPair {
 fn authority() -> Authority {
     static NTH: AtomicU32 = AtomicU32::new(0);
     let mut params = CertificateParams::new(Vec::new()).unwrap();
-    // Of two with one name, the wrong one would be tried.
+    // With two of the same name, the wrong one would be tried.
     params
         .distinguished_name
         .push(DnType::CommonName, format!("authority {}", NTH.fetch_add(1, Ordering::Relaxed)));
@@ -43,7 +43,7 @@ fn private(key: &KeyPair) -> PrivateKeyDer<'static> {
     PrivatePkcs8KeyDer::from(key.serialize_der()).into()
 }
 
-/// What a server is to be.
+/// A server's settings.
 struct Served {
     certificate: (CertificateDer<'static>, KeyPair),
     versions: Versions,
@@ -95,7 +95,7 @@ fn client(parts: &TlsParts) -> TlsConfig {
     TlsConfig::new(parts).unwrap()
 }
 
-/// What the client saw of one connection.
+/// What the client saw on one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     opened: usize,
@@ -129,7 +129,7 @@ impl Pair {
         pair
     }
 
-    /// Carries bytes until both ends are silent; what the server reads comes back.
+    /// Carries bytes until both ends are silent; returns what the server read.
     fn carry(&mut self) -> Vec<u8> {
         let mut read = Vec::new();
         loop {
@@ -206,7 +206,7 @@ fn bytes_go_both_ways_in_both_versions_and_any_pieces() {
             pair.carry();
             let plain = [b"good day", &large[..50_000]].concat();
             assert_eq!(pair.seen, Seen { opened: 1, plain, closed: 1, error: None });
-            // It may go on speaking, and says goodbye too.
+            // The client may keep sending, and sends close_notify too.
             pair.client.close(&mut pair.wire);
             assert!(!pair.wire.is_empty());
             assert_eq!(pair.client.send(b"late", &mut pair.wire), Err(TlsError::NotOpen));
@@ -263,7 +263,7 @@ fn check(config: &TlsConfig, server: &Arc<ServerConfig>, host: &str) -> String {
     let errors = [1, 50, HUGE].map(|piece| {
         let mut pair = Pair::new(config, server, host, piece);
         pair.carry();
-        // Where the server refuses, 1.3 may have been open for a moment.
+        // If the server refuses, 1.3 may have been open for a moment.
         let error = pair.seen.error.expect("an error");
         assert_eq!(pair.client.receive(&mut [0x16], &mut Vec::new(), &mut |_| {}), Err(TlsError::NotOpen));
         error.to_string()
@@ -299,7 +299,7 @@ fn certificates_that_are_not_believed() {
     let alone = leaf(&["a.example"]).self_signed(&own).unwrap();
     let alone = Served::of((alone.der().clone(), own)).config();
     assert_eq!(check(&config, &alone, "a.example"), unknown);
-    // Who does not look believes all of them.
+    // Without verification all of them are accepted.
     let careless = client(&TlsParts { trust: Trust::Anyone, ..parts(&authority) });
     for server in [served(&old), served(&young), good, alone] {
         for host in ["b.example", "10.0.0.1", "[::1]"] {

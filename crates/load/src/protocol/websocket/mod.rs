@@ -1,15 +1,15 @@
 //! WebSocket (RFC 6455), the client's side: bytes in, events and bytes out.
 //!
-//! Messages are reported in pieces as they come and never kept, so a message of any length costs nothing; a bound on
-//! their length is there all the same. Nothing allocates for a message. No extensions are offered, so none may
-//! be used. [`opening`] is the HTTP exchange before it. What a server can make us do is bounded: a frame's head and
-//! the payload of a control frame (125 bytes) are all that is kept, and frames that bring nothing are counted.
+//! Messages are reported in pieces as they come and never kept, so a message of any length costs nothing; their length
+//! is limited all the same. Nothing allocates for a message. No extensions are offered, so none may be used.
+//! [`opening`] is the HTTP exchange before it. The work a server can cause is bounded: only a frame's head and the
+//! payload of a control frame (125 bytes) are kept, and frames that bring nothing are counted.
 
 pub mod opening;
 
-/// Frames in a row that bring no message further: pings, pongs, empty pieces.
+/// Frames in a row that do not advance a message: pings, pongs, empty pieces.
 pub const MAX_IDLE_FRAMES: u32 = 100_000;
-/// Code of a close when all is well (RFC 6455 §7.4.1).
+/// Code of a normal close (RFC 6455 §7.4.1).
 pub const NORMAL: u16 = 1000;
 /// Longest payload of a control frame.
 const MAX_CONTROL: usize = 125;
@@ -21,7 +21,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// What a message is.
+/// A message's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// UTF-8.
@@ -30,12 +30,12 @@ pub enum Kind {
     Binary,
 }
 
-/// Why bytes are no WebSocket.
+/// Why bytes are not WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The close code that is sent to the server (RFC 6455 §7.4.1).
     pub code: u16,
-    /// What people are.
+    /// The message for people.
     pub words: &'static str,
 }
 
@@ -61,7 +61,7 @@ pub enum Event<'a> {
     Ping(&'a [u8]),
     /// A pong, asked for or not.
     Pong(&'a [u8]),
-    /// The server says goodbye; it was answered. Nothing follows.
+    /// The server sent a close; it was answered. Nothing follows.
     Close {
         /// Its code, if it gave one.
         code: Option<u16>,
@@ -79,12 +79,12 @@ pub struct Socket {
     closed: bool,
     close_sent: bool,
     idle_frames: u32,
-    /// A frame's head as far as it came, until its payload begins.
+    /// A frame's head as far as received, until its payload begins.
     head: [u8; 10],
     head_len: u8,
     in_payload: bool,
     left: u64,
-    /// The message under way, its length so far, and the end of its text if that lies inside a character.
+    /// The message being received, its length so far, and the end of its text if that lies inside a character.
     message: Option<Kind>,
     length: u64,
     character: Character,
@@ -92,9 +92,9 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// With the longest message to take, in bytes, and a seed for masks. Masks keep a script in a browser from writing
-    /// bytes of its choice onto a wire (RFC 6455 §10.3); a load generator has no such script, so that any cheap
-    /// sequence serves.
+    /// With the longest message to accept, in bytes, and a seed for masks. Masks keep a script in a browser from
+    /// writing bytes of its choice onto a wire (RFC 6455 §10.3); a load generator has no such script, so any cheap
+    /// sequence will do.
     pub fn new(max_message: u64, seed: u64) -> Self {
         Socket {
             max_message,
@@ -114,7 +114,7 @@ impl Socket {
         }
     }
 
-    /// Either end has said goodbye, or there is a fault: nothing can be sent.
+    /// Either end has sent a close, or there is a fault: nothing can be sent.
     #[inline]
     pub fn is_ending(&self) -> bool {
         self.closed || self.close_sent || self.fault.is_some()
@@ -126,20 +126,20 @@ impl Socket {
         self.message.is_some() || self.head_len > 0
     }
 
-    /// Writes a message in one frame. False if nothing can be sent any more. A text must be UTF-8: whoever made it
-    /// has seen to that.
+    /// Writes a message in one frame. False if nothing can be sent any more. A text must be UTF-8: the caller ensures
+    /// that.
     #[inline]
     pub fn send(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<u8>) -> bool {
         let opcode = if kind == Kind::Text { TEXT } else { BINARY };
         self.frame(opcode, payload, out)
     }
 
-    /// Writes a ping of at most 125 bytes; more are cut off. False if nothing can be sent any more.
+    /// Writes a ping of at most 125 bytes; the rest is cut off. False if nothing can be sent any more.
     pub fn ping(&mut self, payload: &[u8], out: &mut Vec<u8>) -> bool {
         self.frame(PING, &payload[..payload.len().min(MAX_CONTROL)], out)
     }
 
-    /// Says goodbye with a code. What the server had sent before it heard of it still comes.
+    /// Sends a close with a code. What the server had sent before it received it still arrives.
     pub fn close(&mut self, code: u16, out: &mut Vec<u8>) {
         self.close_sent |= self.frame(CLOSE, &code.to_be_bytes(), out);
     }
@@ -155,7 +155,7 @@ impl Socket {
 
     #[inline]
     fn write(&mut self, opcode: u8, payload: &[u8], out: &mut Vec<u8>) {
-        // xorshift64: never 0, since it began with something else.
+        // xorshift64: never 0, since its seed is not.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -178,11 +178,11 @@ impl Socket {
         apply_mask(&mut out[start..], mask);
     }
 
-    /// Takes the next bytes of the connection, answers pings and goodbyes into `out`, and reports events. What comes
-    /// behind a goodbye is not looked at.
+    /// Takes the next bytes of the connection, answers pings and closes into `out`, and reports events. Bytes after a
+    /// close are ignored.
     ///
     /// # Errors
-    /// The connection is at its end. The goodbye to the server is in `out`; the same fault comes again.
+    /// The connection has ended. The close to the server is in `out`; the same fault is returned again.
     #[inline]
     pub fn receive(
         &mut self,
@@ -207,7 +207,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Reads a head, or a piece of a payload. Tells how many bytes were used.
+    /// Reads a head, or a piece of a payload. Returns how many bytes were used.
     #[inline]
     fn step(
         &mut self,
@@ -240,7 +240,7 @@ impl Socket {
         Ok(used + take)
     }
 
-    /// Reads a frame's head. What its first two bytes say is judged before the rest of it comes.
+    /// Reads a frame's head. Its first two bytes are judged before the rest arrives.
     #[inline]
     fn read_head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         let mut used = 0;
@@ -386,7 +386,7 @@ impl Socket {
     }
 }
 
-/// Code and reason of a goodbye.
+/// Code and reason of a close.
 fn read_close(payload: &[u8]) -> Result<(Option<u16>, &str), Fault> {
     match payload {
         [] => Ok((None, "")),
@@ -414,7 +414,7 @@ fn apply_mask(bytes: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// The beginning of a character whose end is to come.
+/// The beginning of an incomplete character.
 #[derive(Clone, Copy, Debug, Default)]
 struct Character {
     bytes: [u8; 4],
@@ -426,8 +426,8 @@ impl Character {
         self.len > 0
     }
 
-    /// How many of the bytes may follow; all, unless the text is not UTF-8. The count does not depend on where the text
-    /// is cut.
+    /// How many of the bytes may follow; all, unless the text is not UTF-8. The count does not depend on where the
+    /// text is cut.
     #[inline]
     fn check(&mut self, piece: &[u8]) -> usize {
         let mut at = 0;
@@ -451,7 +451,7 @@ impl Character {
                 self.bytes[..open.len()].copy_from_slice(open);
                 piece.len()
             }
-            // Those of a beginning that no character has are already too many; behind another, only the next is.
+            // Bytes that begin no character are already too many; after a valid beginning, only the next byte is.
             Some(bad) if matches!(rest[valid], 0xc2..=0xf4) => at + valid + bad,
             Some(_) => at + valid,
         }

@@ -12,19 +12,19 @@ const MAX_HEADERS: usize = 256;
 /// RFC 6455 §1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Why there is no WebSocket.
+/// Why the WebSocket was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
     /// The server answered with another status.
     #[error("the server answered {0} instead of opening a WebSocket")]
     Status(u16),
-    /// The answer is no HTTP/1.1.
+    /// The answer is not HTTP/1.1.
     #[error("the server's response to the opening handshake is not HTTP/1.1")]
     Malformed,
-    /// It has no end.
+    /// Its head is too long.
     #[error("the head of the server's response is longer than 64 KiB")]
     HeadTooLarge,
-    /// A header is missing or says something else.
+    /// A header is missing or has the wrong value.
     #[error("the server's response to the opening handshake has no correct `{0}` header")]
     Header(&'static str),
     /// It uses what was not offered.
@@ -32,7 +32,7 @@ pub enum OpeningError {
     NotOffered(&'static str),
 }
 
-/// What an opening asks for. It may serve any number of connections.
+/// An opening handshake's request. It may serve any number of connections.
 #[derive(Clone, Debug)]
 pub struct Opening {
     key: String,
@@ -41,7 +41,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// From sixteen random bytes, and the subprotocols to offer, the best first.
+    /// From sixteen random bytes, and the subprotocols to offer, best first.
     pub fn new(nonce: [u8; 16], protocols: Vec<String>) -> Self {
         let key = STANDARD.encode(nonce);
         let hash = Sha1::new().chain_update(&key).chain_update(GUID).finalize();
@@ -62,8 +62,8 @@ impl Opening {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Takes the next bytes of the answer; `partial` keeps them until the head is whole. Some(how many of these bytes
-    /// belong to the head) once it is: the rest is the WebSocket's.
+    /// Takes the next bytes of the answer; `partial` keeps them until the head is complete. Some(how many of these
+    /// bytes belong to the head) once it is: the rest belongs to the WebSocket.
     ///
     /// # Errors
     /// The answer opens nothing.
@@ -71,7 +71,7 @@ impl Opening {
         // The end may lie across the cut.
         let before = partial.len();
         partial.extend_from_slice(bytes);
-        // Something else than HTTP has no end to wait for; nor may empty lines come first, which httparse would skip.
+        // Anything but HTTP has no end to wait for; nor may empty lines come first, which httparse would skip.
         let shown = partial.len().min(5);
         if partial[..shown] != b"HTTP/"[..shown] {
             return Err(OpeningError::Malformed);

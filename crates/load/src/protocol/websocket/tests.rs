@@ -35,7 +35,7 @@ fn keep(seen: &mut Vec<Seen>, event: Event<'_>) {
     });
 }
 
-/// What a stream leads to, and the answers without their masks.
+/// The events of a stream, and the replies without their masks.
 fn run(input: &[u8], pieces: &mut dyn Iterator<Item = usize>) -> (Vec<Seen>, Vec<u8>) {
     let (mut socket, mut seen, mut out) = (Socket::new(1000, 7), Vec::new(), Vec::new());
     let mut rest = input;
@@ -223,7 +223,7 @@ fn openings() {
     assert_eq!(opening.receive(&mut partial, &endless), Err(OpeningError::HeadTooLarge));
 }
 
-/// The other implementation's end: what we wrote is there to be read, what it writes is kept.
+/// The other implementation's end: it reads what we wrote, and its output is kept.
 #[derive(Default)]
 struct Wire {
     to_read: Vec<u8>,

@@ -1,14 +1,14 @@
-//! Room that a connection borrows while it holds something whose rest is to come.
+//! Buffers that a connection borrows while it holds something incomplete.
 //!
-//! A connection at rest holds none, however many there are; what is given back is lent again, so that nothing is
-//! allocated for each record or message that comes in pieces.
+//! An idle connection holds none, however many there are; returned buffers are lent again, so nothing is allocated for
+//! each record or message that comes in pieces.
 
-/// What is lent again, in bytes; what is beyond is freed.
+/// Most bytes kept for lending again; the rest is freed.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
-/// A room that has grown beyond this is freed as well.
+/// A buffer that has grown beyond this is freed as well.
 const LARGEST: usize = 64 * 1024;
 
-/// Rooms of one load thread that nobody uses at present.
+/// One load thread's unused buffers.
 #[derive(Debug, Default)]
 pub struct Rooms {
     rooms: Vec<Vec<u8>>,
@@ -17,7 +17,7 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// Makes room where there is none.
+    /// Lends a buffer where there is none.
     #[inline]
     pub fn lend(&mut self, room: &mut Vec<u8>) {
         if room.capacity() == 0
@@ -28,7 +28,7 @@ impl Rooms {
         }
     }
 
-    /// Takes a room back in which nothing is any more.
+    /// Takes back a buffer that is empty.
     #[inline]
     pub fn take_back(&mut self, room: &mut Vec<u8>) {
         if !room.is_empty() || room.capacity() == 0 {

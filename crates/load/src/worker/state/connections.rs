@@ -1,5 +1,6 @@
-//! Connections: where each one is, what lies under it, and which address comes next. They are apart from the requests on
-//! them because a load may hold many more connections than it has requests in flight: an idle one costs 24 bytes here.
+//! Connections: the state of each, what lies under it, and which address comes next. They are separate from the
+//! requests on them because a load may hold many more connections than it has requests in flight: an idle one costs 24
+//! bytes here.
 
 use crate::io::ConnId;
 use crate::spec::LoadSpec;
@@ -12,27 +13,27 @@ use crate::worker::state::tunnels::Tunnels;
 /// No host.
 pub const NOWHERE: u16 = u16::MAX;
 
-/// Where a connection is.
+/// A connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// No socket.
     Closed,
     /// Being made.
     Connecting,
-    /// It stands, and TLS is being agreed on.
+    /// Open, with TLS being negotiated.
     Securing,
     /// Open, nothing under way.
     Idle,
-    /// A request was sent on it, the response is not complete.
+    /// A request was sent on it, and the response is not complete.
     Busy,
 }
 
 /// A connection.
 #[derive(Debug)]
 pub struct Conn {
-    /// Where it is.
+    /// Its state.
     pub phase: Phase,
-    /// It was open before the present request.
+    /// It was open before the current request.
     pub rested: bool,
     /// Which host it is, or was last, connected to; [`NOWHERE`] before the first.
     pub host: u16,
@@ -67,9 +68,9 @@ pub struct Connections<'r> {
     pub table: Vec<Conn>,
     /// Addresses of the load's hosts.
     pub addresses: Addresses<'r>,
-    /// The connection whose turn is next, where connections are held and shared. Else each slot has its own.
+    /// The connection whose turn is next, where connections are held and shared. Otherwise each slot has its own.
     pub round_robin: Option<u32>,
-    /// Connections being opened to be held.
+    /// Held connections being opened.
     pub opening: u64,
     /// TLS, if some host is reached by it.
     pub tls: Option<TlsTransport<'r>>,
@@ -80,7 +81,7 @@ pub struct Connections<'r> {
 }
 
 impl<'r> Connections<'r> {
-    /// This many, none of them open.
+    /// `count` connections, none of them open.
     pub fn new(spec: &'r LoadSpec, count: u32) -> Self {
         Connections {
             table: (0..count).map(|_| Conn::new()).collect(),
@@ -93,7 +94,7 @@ impl<'r> Connections<'r> {
         }
     }
 
-    /// Makes room for connections up to this one, and leaves those that are there.
+    /// Makes room for connections up to this one, keeping those that exist.
     pub fn reserve(&mut self, last: ConnId) {
         if self.table.len() <= last as usize {
             self.table.resize_with(last as usize + 1, Conn::new);
@@ -117,7 +118,7 @@ impl<'r> Connections<'r> {
         at
     }
 
-    /// A connection that is to be held is open, or cannot be made.
+    /// A connection to be held is open, or cannot be made.
     pub fn opened(&mut self) {
         self.opening = self.opening.saturating_sub(1);
     }

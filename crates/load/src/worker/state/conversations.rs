@@ -1,4 +1,4 @@
-//! What is remembered of conversations: each one's WebSocket, messages that came early, parts that ended at once.
+//! State of conversations: each one's WebSocket, messages that came early, parts that ended at once.
 //!
 //! Nothing here sends or counts.
 
@@ -13,7 +13,7 @@ use crate::protocol::websocket::{NORMAL, Socket};
 use crate::spec::LoadSpec;
 use crate::worker::state::buffers::Rooms;
 
-/// Most bytes, and messages, that are kept for one user that is not waiting; what is beyond is passed over.
+/// Most bytes, and messages, kept for one user that is not waiting; more are skipped.
 const INBOX_BYTES: usize = 64 * 1024;
 const INBOX_MESSAGES: usize = 64;
 
@@ -21,11 +21,11 @@ const INBOX_MESSAGES: usize = 64;
 pub struct Conversations {
     pub links: Vec<Option<Box<Link>>>,
     pub seed: u64,
-    /// WebSockets opened so far: no two have the same number.
+    /// WebSockets opened so far: each has its own number.
     pub opened: u64,
-    /// What is to be written on the connection at hand.
+    /// What is to be written on the current connection.
     pub out: Vec<u8>,
-    /// Messages that came together, end to end, and where each of them ends.
+    /// Messages that came together, end to end, and the end of each.
     pub heard: Vec<u8>,
     pub ends: Vec<usize>,
     /// For messages that come in pieces, or too early.
@@ -33,7 +33,7 @@ pub struct Conversations {
     /// Parts that ended as soon as they began, to be finished in the next turn.
     pub settled: Vec<Settled>,
     pub spare: Vec<Settled>,
-    /// What went wrong last, for examples.
+    /// The last error, for examples.
     pub words: String,
 }
 
@@ -42,23 +42,23 @@ pub struct Link {
     pub number: u64,
     pub state: State,
     pub socket: Socket,
-    /// Messages that come while nobody waits are kept.
+    /// Messages that come while no part waits are kept.
     pub keeps: bool,
-    /// The message under way began before what was said last, and is no answer to it.
+    /// The message being received began before our last message, so it does not answer it.
     pub stale: bool,
-    /// Beginning of a message that comes in pieces; first, of the answer to the opening.
+    /// Beginning of a message that comes in pieces; initially of the answer to the opening.
     pub partial: Vec<u8>,
     inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
     /// Bytes that have not gone out.
     pub unsent: usize,
-    /// Bytes of answers to pings written since all had gone out.
+    /// Bytes of pongs written since everything had gone out.
     pub answers: usize,
-    /// The present part has ended, and is finished in the next turn.
+    /// The current part has ended, and is finished in the next turn.
     pub settling: bool,
-    /// How often something was said that wants an answer.
+    /// How many messages were sent that expect an answer.
     pub asked: u64,
-    /// Messages passed over since the present part began.
+    /// Messages skipped since the current part began.
     pub passed: u64,
     /// Messages that came too early and found no room.
     pub unkept: u64,
@@ -75,15 +75,15 @@ pub enum State {
 /// How a WebSocket ended.
 #[derive(Clone, Copy)]
 pub enum Gone {
-    /// The server said goodbye, with this code.
+    /// The server sent its close, with this code.
     Closed(Option<u16>),
     /// The connection ended, perhaps with this error.
     Ended(Option<i32>),
-    /// What came is none.
+    /// What came is not WebSocket.
     Broken(Failure, &'static str),
 }
 
-/// A part that has ended, if it is still the one that the exchange is at.
+/// A part that has ended, if the exchange is still at it.
 #[derive(Clone, Copy)]
 pub struct Settled {
     pub id: u32,
@@ -94,11 +94,11 @@ pub struct Settled {
 
 #[derive(Clone, Copy)]
 pub enum End {
-    /// All is said.
+    /// Everything is sent.
     Done,
-    /// What was waited for had come before.
+    /// The message waited for had come before.
     Heard(Outcome, Option<StepFailure>),
-    /// There is nobody to talk to.
+    /// There is no WebSocket to talk on.
     Lost,
 }
 
@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Buffering a message for later, if that is wanted and there is room.
+    /// Buffers a message for later, if wanted and if there is room.
     fn store(&mut self, message: &[u8], rooms: &mut Rooms) {
         let room = self.inbox.len() < INBOX_MESSAGES && self.inbox_bytes + message.len() <= INBOX_BYTES;
         if !self.keeps {
@@ -139,14 +139,14 @@ impl Link {
         self.inbox.push_back(kept);
     }
 
-    /// The first message that was kept; its room is to be given back.
+    /// The first message that was kept; the caller returns its buffer.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let message = self.inbox.pop_front()?;
         self.inbox_bytes -= message.len();
         Some(message)
     }
 
-    /// What was kept answers nothing that is said from now on; nor does what is under way.
+    /// Kept messages do not answer what is sent from now on; nor does the one being received.
     pub fn asks(&mut self, rooms: &mut Rooms) {
         for mut message in self.inbox.drain(..) {
             message.clear();
@@ -158,7 +158,7 @@ impl Link {
         self.asked += 1;
     }
 
-    /// How it ended is kept, and nothing else of it.
+    /// Only how it ended is kept.
     pub fn end(&mut self, gone: Gone) {
         self.state = State::Gone(gone);
         (self.partial, self.inbox, self.inbox_bytes) = (Vec::new(), VecDeque::new(), 0);
@@ -166,7 +166,7 @@ impl Link {
 }
 
 impl Conversations {
-    /// Those of a load, if its users talk.
+    /// The conversations of a load, if its users have any.
     pub fn of(spec: &LoadSpec) -> Option<Conversations> {
         let talks = spec.journey.as_ref().is_some_and(|j| j.scripts.iter().any(|s| s.talk.is_some()));
         talks.then(|| Conversations {
@@ -183,7 +183,7 @@ impl Conversations {
         })
     }
 
-    /// Parts have ended and are to be finished.
+    /// Parts have ended and wait to be finished.
     pub fn has_settled(&self) -> bool {
         !self.settled.is_empty()
     }
@@ -193,7 +193,7 @@ impl Conversations {
         self.links.get_mut(conn as usize)?.as_deref_mut()
     }
 
-    /// Buffering a message of a connection for later, if that is wanted.
+    /// Buffers a message of a connection for later, if wanted.
     pub fn store(&mut self, conn: ConnId, message: &[u8]) {
         if let Some(Some(link)) = self.links.get_mut(conn as usize) {
             link.store(message, &mut self.rooms);
@@ -211,7 +211,7 @@ impl Conversations {
         self.link(conn).filter(|link| matches!(link.state, State::Open))
     }
 
-    /// The connection is about to be closed from here: what a server that still listens is sent.
+    /// The connection is about to be closed from this side: what to send to a server that still listens.
     pub fn close(&mut self, conn: ConnId, last: &mut Vec<u8>) {
         if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, State::Open)) {
             link.socket.close(NORMAL, last);
@@ -227,7 +227,7 @@ impl Conversations {
     }
 }
 
-/// A server's goodbye in words.
+/// A server's close in words.
 #[cold]
 pub fn closed_words(code: Option<u16>) -> String {
     let meaning = match code {

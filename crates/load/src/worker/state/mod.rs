@@ -1,5 +1,5 @@
-//! What a load thread knows of its connections, its slots, and the protocols on them. Nothing here sends, counts or names the
-//! worker.
+//! What a load thread knows of its connections, its slots, and the protocols on them. Nothing here sends, counts or
+//! refers to the worker.
 
 pub mod buffers;
 pub mod connections;
@@ -15,7 +15,7 @@ use crate::worker::state::conversations::Conversations;
 use crate::worker::state::streams::Streams;
 
 /// How requests use connections.
-// One a worker: its size costs nothing.
+// One per worker: its size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub enum Mode<'r> {
     /// One at a time.
@@ -27,7 +27,7 @@ pub enum Mode<'r> {
 }
 
 impl<'r> Mode<'r> {
-    /// That of a load.
+    /// The mode of a load.
     pub fn new(spec: &'r LoadSpec) -> Self {
         match &spec.http2 {
             Some(http2) => Mode::Http2(Streams::new(http2, spec.hosts.len())),

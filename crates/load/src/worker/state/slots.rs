@@ -24,7 +24,7 @@ pub struct Exchange {
     pub resent: bool,
     /// At least a byte of its response came.
     pub answered: bool,
-    /// Status of its answer, where that is not the reader's to know.
+    /// Status of its answer, where the reader does not know it.
     pub status: u16,
     /// The id that the request carries, if it carries one and was written.
     pub id: Option<u64>,
@@ -36,35 +36,35 @@ pub struct Exchange {
     pub due_ns: u64,
     /// Its first action.
     pub started_ns: u64,
-    /// When the last of a paced user's requests fell due that it began, dropped or left out while nothing waited. What is
-    /// under way may be another one: where it was redirected to, or what it does when it leaves.
+    /// When the last request fell due that a paced user began, dropped or left out while nothing waited. The request
+    /// under way may be another one: a redirected one, or one the user makes when it leaves.
     pub paced_ns: u64,
-    /// Times behind it at which nothing fell due for a paced user, since what waited was all it had to do: the first and
+    /// Later times at which nothing fell due for a paced user, since what waited was all it had to do: the first and
     /// the last of each run, in order.
     pub left_out: Vec<(u64, u64)>,
     /// Requests begun or dropped in this place.
     pub begun: u64,
-    /// Requests of a paced user that fell due while it was at an earlier one, and wait for it.
+    /// Requests of a paced user that fell due while it was busy with an earlier one, and wait for it.
     pub waiting: u64,
-    /// The response, as far as it came.
+    /// The response, as far as received.
     pub reader: Reader,
-    /// Place among the deadlines.
+    /// Its link in the deadline lists.
     pub link: Link,
     /// Beginning of a response that came in pieces, for the examples.
     pub stash: Option<Box<Stash>>,
-    /// The whole answer, where it is judged by more than its status.
+    /// The whole answer, if it is judged by more than its status.
     pub buffered: Option<Box<BufferedResponse>>,
 }
 
-/// An exchange whose request could not be written, and why. What began is known by its request and its start: the place
-/// may be at another one when this is reported.
+/// An exchange whose request could not be written, and why. It is identified by its request and start: the slot may be
+/// at another one when this is reported.
 #[derive(Debug)]
 pub struct Unwritten {
     /// The exchange.
     pub id: u32,
-    /// What it was at.
+    /// Its request.
     pub request: u32,
-    /// Since when.
+    /// When it started.
     pub started_ns: u64,
     /// Why.
     pub trouble: StepFailure,
@@ -105,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// A request begins; where it waits in the timeouts is not for this.
+    /// A request begins; the caller enters it in the timeouts.
     #[inline]
     fn begin(&mut self, request: u32, due_ns: u64, started_ns: u64) {
         self.request = request;
@@ -118,7 +118,7 @@ impl Exchange {
         self.id = None;
     }
 
-    /// What it is at could not be written.
+    /// The current request could not be written.
     pub fn unwritten(&self, id: u32, trouble: StepFailure) -> Unwritten {
         Unwritten { id, request: self.request, started_ns: self.started_ns, trouble }
     }
@@ -132,7 +132,7 @@ pub struct Slots {
     pub timeouts: Deadlines,
     /// Requests that could not be written, to be failed in the next turn.
     pub unwritten: Vec<Unwritten>,
-    /// Moving mean of service times.
+    /// Moving average of service times.
     pub service_ns: u64,
     /// What the HTTP/1 readers remember of the last response head.
     pub memo: Memo,
@@ -143,7 +143,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Those, all free.
+    /// These, all free.
     pub fn new(exchanges: Vec<Exchange>) -> Self {
         Slots {
             exchanges,
@@ -156,7 +156,7 @@ impl Slots {
         }
     }
 
-    /// A request begins in a slot, and may take that long.
+    /// A request begins in a slot, and may take this long.
     #[inline]
     pub fn begin(&mut self, id: u32, request: u32, due_ns: u64, started_ns: u64, timeout_ns: u64) {
         self.exchanges[id as usize].begin(request, due_ns, started_ns);
@@ -179,7 +179,7 @@ impl Slots {
         Some((id, self.exchanges[id as usize].link.at_ns))
     }
 
-    /// Buffering the beginning of a response that comes in pieces.
+    /// Buffers the beginning of a response that comes in pieces.
     pub fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
         if !self.reserve_stash(id) {
             return;
@@ -198,7 +198,7 @@ impl Slots {
         }
     }
 
-    /// Gives a slot a stash, unless as many as may be are in use.
+    /// Gives a slot a stash, unless the maximum is in use.
     pub fn reserve_stash(&mut self, id: u32) -> bool {
         let exchange = &mut self.exchanges[id as usize];
         if exchange.stash.is_none() && self.stashed < STASHES {

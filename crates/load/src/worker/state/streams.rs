@@ -1,4 +1,4 @@
-//! What is remembered of connections that carry streams: each one's HTTP/2 session, and the requests that wait for it.
+//! State of connections that carry streams: each one's HTTP/2 session, and the requests that wait for it.
 //!
 //! Slots share connections in groups, and each group has one connection to each host.
 
@@ -20,11 +20,11 @@ pub struct Streams<'r> {
     /// Hosts of the load.
     hosts: u32,
     pub links: Vec<Link>,
-    /// What is to be written on the connection at hand.
+    /// What is to be written on the current connection.
     pub out: Vec<u8>,
-    /// The connection whose bytes are being taken: what is sent on it meanwhile goes out behind them, together.
+    /// The connection being read: what is sent on it meanwhile goes out together afterwards.
     pub at_hand: Option<ConnId>,
-    /// Exchanges whose outcome came on it.
+    /// Exchanges that ended on it.
     pub ended: Vec<StreamOutcome>,
 }
 
@@ -34,7 +34,7 @@ pub struct Link {
     pub session: Option<Box<Session>>,
     /// Bytes on their way out.
     pub unsent: usize,
-    /// When it was begun to be made, on the backend's clock.
+    /// When connecting began, on the backend's clock.
     pub since_ns: u64,
     /// Exchanges that wait for it.
     pub waiting: Vec<u32>,
@@ -44,7 +44,7 @@ pub struct Link {
 pub enum StreamOutcome {
     Complete(u32),
     Failed(u32, Failure, &'static str),
-    /// The server never looked at it.
+    /// The server did not process it.
     Again(u32),
 }
 
@@ -65,28 +65,28 @@ impl<'r> Streams<'r> {
         first..first + self.hosts
     }
 
-    /// Nothing is open on the connection or waits for it, and the server has not said goodbye.
+    /// Nothing is open on the connection or waits for it, and the server has sent no GOAWAY.
     pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
         let Link { session, waiting, .. } = self.link(conn);
         waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
     }
 
-    /// The connection is being made now, on the backend's clock.
+    /// Connecting begins now, on the backend's clock.
     pub fn connects(&mut self, conn: ConnId, at_ns: u64) {
         self.link(conn).since_ns = at_ns;
     }
 
-    /// Since when it was being made, on the backend's clock.
+    /// When connecting began, on the backend's clock.
     pub fn connecting_since(&self, conn: ConnId) -> Option<u64> {
         self.links.get(conn as usize).map(|link| link.since_ns)
     }
 
-    /// What was said on a connection that goes on elsewhere.
+    /// The session of a connection that is handed over.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
         self.link(conn).session.take()
     }
 
-    /// The connection comes from elsewhere, and this was said on it.
+    /// Installs the session of a connection that was taken over.
     pub fn take_up(&mut self, conn: ConnId, session: Box<Session>) {
         let link = self.link(conn);
         (link.session, link.unsent) = (Some(session), 0);
@@ -159,8 +159,8 @@ impl EventApplier<'_> {
         }
     }
 
-    /// A field of a response's head, where somebody will look at it: the journey, or who reads an example. Trailers
-    /// come behind the head, and nobody does.
+    /// A field of a response's head, if it is read later: by the journey, or in an example. Trailers come after the
+    /// head, and are not.
     fn field(&mut self, token: u32, name: &[u8], value: &[u8]) {
         let exchange = &mut self.slots.exchanges[token as usize];
         if exchange.answered {

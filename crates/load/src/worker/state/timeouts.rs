@@ -1,5 +1,6 @@
 //! Deadlines of exchanges in flight. Those with the same timeout expire in the order they started, and a load has few
-//! different timeouts: for each a doubly linked list through the connection table, O(1) to enter and leave, no allocation.
+//! different timeouts: each has a doubly linked list through the connection table, O(1) to enter and leave, no
+//! allocation.
 
 /// No connection.
 pub const NONE: u32 = u32::MAX;
@@ -55,7 +56,7 @@ impl Deadlines {
         firsts.min_by_key(|first| links.at_ns(*first))
     }
 
-    /// Enters a connection with what it started at and may take; none may have started later.
+    /// Enters a connection with its start and its timeout; none may have started later.
     #[inline]
     pub fn push(&mut self, links: &mut impl Links, id: u32, now_ns: u64, timeout_ns: u64) {
         let found = self.lists.iter().position(|list| list.timeout_ns == timeout_ns);

@@ -1,6 +1,6 @@
-//! Connections under TLS: between the backend's bytes and a request lies [`crate::protocol::tls`].
+//! Connections under TLS: [`crate::protocol::tls`] lies between the backend's bytes and a request.
 //!
-//! What is counted as sent and received is what goes over the wire.
+//! Bytes sent and received are counted as they go over the wire.
 
 use crate::io::{ConnId, Ops};
 use crate::protocol::tls::{Tls, TlsConfig, TlsError, TlsEvent};
@@ -10,28 +10,28 @@ use crate::worker::state::buffers::Rooms;
 /// All connections of one worker that are under TLS.
 pub struct TlsTransport<'r> {
     spec: &'r TlsSpec,
-    /// Sessions to resume are this thread's own.
+    /// Sessions to resume belong to this thread.
     config: TlsConfig,
     links: Vec<Option<Box<Tls>>>,
-    /// What came, to be decrypted in place; what it was; what is to be sent.
+    /// What came, to be decrypted in place; the plain text; what is to be sent.
     input: Vec<u8>,
     plain: Vec<u8>,
     wire: Vec<u8>,
     /// For records that come in pieces.
     rooms: Rooms,
-    /// What is sent to the server on a connection that failed (an alert).
+    /// The alert sent to the server on a connection that failed.
     alert: Vec<u8>,
-    /// What went wrong last, for examples.
+    /// The last error, for examples.
     pub words: String,
 }
 
-/// What bytes of TLS meant.
+/// The result of receiving bytes of TLS.
 pub struct Received {
-    /// Bytes below it.
+    /// Decrypted bytes.
     pub plain: Vec<u8>,
-    /// The handshake is done with them.
+    /// They completed the handshake.
     pub has_opened: bool,
-    /// Whether the connection goes on.
+    /// Whether the connection continues.
     pub result: Result<(), TlsError>,
 }
 
@@ -58,7 +58,7 @@ impl<'r> TlsTransport<'r> {
         &mut self.links[index]
     }
 
-    /// Begins the handshake, where the host is reached by TLS: what is to be sent.
+    /// Begins the handshake, if the host is reached by TLS: the bytes to send.
     pub fn start(&mut self, conn: ConnId, host: u16) -> Option<Result<&[u8], TlsError>> {
         let name = self.spec.names.get(usize::from(host))?.as_ref()?;
         let started = Tls::new(&self.config, name).and_then(|mut tls| {
@@ -75,7 +75,7 @@ impl<'r> TlsTransport<'r> {
         })
     }
 
-    /// Takes bytes of a connection under TLS. What is to be sent for them is the [`answer`](Self::answer).
+    /// Takes bytes of a connection under TLS. What to send in reply is the [`answer`](Self::answer).
     pub fn receive(&mut self, conn: ConnId, bytes: &[u8]) -> Received {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -100,12 +100,12 @@ impl<'r> TlsTransport<'r> {
         Received { plain, has_opened, result }
     }
 
-    /// What TLS itself sends for what was received last.
+    /// What TLS itself sends in reply to what was received last.
     pub fn answer(&self) -> &[u8] {
         &self.wire
     }
 
-    /// Takes back the room of plain bytes.
+    /// Takes back the buffer of plain bytes.
     pub fn take_back(&mut self, plain: Vec<u8>) {
         self.plain = plain;
     }
@@ -115,19 +115,19 @@ impl<'r> TlsTransport<'r> {
         self.links.get(conn as usize).is_some_and(Option::is_some)
     }
 
-    /// What both ends agreed to speak (ALPN).
+    /// The protocol both ends agreed on (ALPN).
     pub fn protocol(&self, conn: ConnId) -> Option<&[u8]> {
         self.links.get(conn as usize)?.as_ref()?.handshake()?.alpn
     }
 
-    /// The connection is about to be closed. Plain bytes that are to be said last become those of the wire, with an
-    /// alert behind them: of what went wrong, or close_notify where it is we who end it. To a server that closes on its
-    /// own it would come too late, and be answered with a reset.
+    /// The connection is about to be closed. The last plain bytes are encrypted, followed by an alert: the one for the
+    /// error, or close_notify if we end the connection. To a server that closes on its own it would come too late, and
+    /// be answered with a reset.
     pub fn leave(&mut self, conn: ConnId, last: &mut Vec<u8>, we_end_it: bool) {
         let Some(mut tls) = self.link(conn).take() else { return };
         self.wire.clear();
         if !last.is_empty() {
-            // On a connection that has failed nothing more can be said.
+            // On a connection that has failed nothing more can be sent.
             let _ = tls.send(last, &mut self.wire);
         }
         self.wire.append(&mut self.alert);
@@ -137,12 +137,12 @@ impl<'r> TlsTransport<'r> {
         std::mem::swap(last, &mut self.wire);
     }
 
-    /// What is agreed on with the server, where the connection goes on elsewhere.
+    /// The TLS state of a connection that is handed over.
     pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Tls>> {
         self.link(conn).take()
     }
 
-    /// The connection comes from elsewhere, and this was agreed on.
+    /// Installs the TLS state of a connection that was taken over.
     pub fn take_up(&mut self, conn: ConnId, tls: Box<Tls>) {
         *self.link(conn) = Some(tls);
     }
@@ -152,14 +152,14 @@ impl<'r> TlsTransport<'r> {
         self.spec.names.get(usize::from(host)).is_some_and(Option::is_some)
     }
 
-    /// The connection is under TLS, and the server has not said that nothing follows: its end may have been cut off.
+    /// The connection is under TLS, and the server has not sent close_notify: its end may have been cut off.
     pub fn is_cut(&self, conn: ConnId) -> bool {
         self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|tls| !tls.is_ended())
     }
 }
 
-/// Sends bytes that are there during the call only, under TLS where the connection is: how many there are to go over
-/// the wire, and how many of them went at once.
+/// Sends bytes that live only during the call, under TLS if the connection is: how many there are on the wire, and how
+/// many of them went at once.
 pub fn put<'r>(
     tls: &mut Option<TlsTransport<'r>>,
     ops: &mut impl Ops<'r>,
@@ -172,7 +172,7 @@ pub fn put<'r>(
         None => (bytes.len(), ops.send_copy(conn, bytes)),
         Some(tls) => {
             wire.clear();
-            // It is open; keys that are used up show as a failure of what comes next.
+            // It is open; exhausted keys show as a failure of what comes next.
             let _ = tls.send(bytes, wire);
             (wire.len(), ops.send_copy(conn, wire))
         }

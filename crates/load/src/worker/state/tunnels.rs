@@ -1,8 +1,8 @@
-//! Connections through a proxy: what asks it for a tunnel, and what it answers. The other way, asking it for each
-//! request with a whole URL, needs nothing here: requests are written so beforehand.
+//! Connections through a proxy: the request for a tunnel, and the answer. The other way, sending the proxy each
+//! request with a whole URL, needs nothing here: requests are written that way beforehand.
 //!
-//! A connection whose tunnel is asked for is still being made: the time that takes is in its connect time, and a
-//! proxy that gives none is a failed connect, in the proxy's words.
+//! A connection that waits for its tunnel is still being made: the wait is part of its connect time, and a proxy that
+//! refuses is a failed connect, in the proxy's words.
 
 use crate::io::ConnId;
 use crate::spec::Proxy;
@@ -10,9 +10,9 @@ use crate::spec::Proxy;
 /// All connections of one worker that are made through a proxy.
 pub(crate) struct Tunnels<'r> {
     spec: &'r Proxy,
-    /// By connection: what came of the answer, where a tunnel was asked for and does not stand yet.
+    /// By connection: the part of the answer received so far, if a tunnel was asked for and is not open yet.
     asked: Vec<Option<Vec<u8>>>,
-    /// What went wrong last, for examples.
+    /// The last error, for examples.
     pub words: String,
 }
 
@@ -21,14 +21,14 @@ impl<'r> Tunnels<'r> {
         Tunnels { spec, asked: Vec::new(), words: String::new() }
     }
 
-    /// Asks for a tunnel to a host, if it needs one: what is to be sent.
+    /// Asks for a tunnel to a host, if it needs one: the bytes to send.
     pub fn ask(&mut self, conn: ConnId, host: u16) -> Option<&'r [u8]> {
         let request = self.spec.connects.get(usize::from(host))?.as_deref()?;
         *self.asked(conn) = Some(Vec::new());
         Some(request)
     }
 
-    /// What came of the proxy's answer, while it is waited for.
+    /// The part of the proxy's answer received so far, while waiting for it.
     pub fn asked(&mut self, conn: ConnId) -> &mut Option<Vec<u8>> {
         let index = conn as usize;
         if self.asked.len() <= index {

@@ -15,7 +15,7 @@ use crate::text::error::Problem;
 use crate::text::node::{Kind, Node, Value};
 use crate::text::span::Span;
 
-/// Reads the one body that a step has, if it has one; `None` when something is wrong with it.
+/// Reads a step's body, if it has one; `None` if something is wrong with it.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Body> {
     if !common::only_one_body(r, fields) {
         return None;
@@ -45,7 +45,7 @@ fn read_body(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Body> {
     Some(Body::Json(template))
 }
 
-/// A path, starting in the plan's folder.
+/// A path, relative to the plan's folder.
 pub(crate) fn read_path(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let path = r.scalar(node, "a path")?;
     if path.text.is_empty() {
@@ -104,7 +104,7 @@ fn read_part(r: &mut Reader<'_>, node: &Node) -> Option<FormPart> {
     Some(FormPart { name: name?, content, filename, content_type: content_type.or(fallback) })
 }
 
-/// A text that stands in a part's head: one line, no quotes.
+/// A text in a part's head: one line, no quotes.
 fn read_quotable(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Option<String> {
     let scalar = r.scalar(fields.get(key)?, "a text")?;
     if scalar.text.contains(|c: char| c.is_control() || c == '"') {
@@ -114,7 +114,7 @@ fn read_quotable(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Option<S
     Some(scalar.text)
 }
 
-/// JSON text of a node, with what only the run knows left in it.
+/// A node as JSON text, still containing what only the run knows.
 pub(crate) fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template) -> Option<()> {
     match &node.value {
         Value::Scalar(Kind::Null, _) => out.push_text("null"),

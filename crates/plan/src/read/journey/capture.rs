@@ -1,4 +1,4 @@
-//! Reads captures: where a value is found, and that the place can be looked at.
+//! Reads captures: where a value is found, and whether that place can be read.
 
 use crate::keys::journey::CAPTURE;
 use crate::model::journey::{Capture, CaptureFrom};
@@ -10,7 +10,7 @@ use crate::text::shorten::shorten;
 /// Largest compiled expression, bytes; the engine compiles it again with the same bound.
 const REGEX_BYTES: usize = 1 << 20;
 
-/// Reads a step's captures. Their names were noted before.
+/// Reads a step's captures. Their names were noted earlier.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Capture> {
     let Some(node) = fields.get("capture") else { return Vec::new() };
     let entries = r.map(node, "a map of values to capture, such as `{ token: { json: /token } }`");
@@ -44,7 +44,7 @@ fn read_pointer(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     is_pointer(r, &scalar).then_some(scalar.text)
 }
 
-/// Whether a text is a JSON pointer; says what is wrong with it.
+/// Whether a text is a JSON pointer; reports what is wrong with it.
 pub(crate) fn is_pointer(r: &mut Reader<'_>, scalar: &Scalar) -> bool {
     let text = scalar.text.as_str();
     if !text.is_empty() && !text.starts_with('/') {
@@ -85,7 +85,7 @@ fn read_regex(r: &mut Reader<'_>, node: &Node) -> Option<String> {
             None
         }
         Err(error) => {
-            // The last line says what; those before it draw where, as the plan's own line does.
+            // The last line has the error; those before it draw its position, as the plan's own line does.
             let words = error.to_string();
             let words = words.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned();
             r.wrong(&scalar, format!("this is not a regular expression: {words}"), None);

@@ -17,7 +17,7 @@ use crate::text::node::{Entry, Kind, Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// Reads a step's checks: good statuses, if they are said, and the others.
+/// Reads a step's checks: good statuses, if given, and the others.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> (Option<Vec<u16>>, Checks) {
     let Some(node) = fields.get("check") else { return (None, Checks::default()) };
     let Some(fields) = r.fields(node, &keys::CHECK, fields.key_span("check")) else {
@@ -33,8 +33,8 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> (Option<Vec<u16>>
     (statuses, read_checks(r, &fields))
 }
 
-/// Reads what a WebSocket message must be: it has no head, and its time is said by `within`. Texts with variables that
-/// it must contain come apart.
+/// Reads the checks of a WebSocket message: it has no head, and its time limit is `within`. Texts with variables that
+/// it must contain are returned separately.
 pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<(Checks, Vec<Template>)> {
     let fields = r.fields(node, &keys::CHECK, at)?;
     if let Value::Map(entries) = &node.value
@@ -128,7 +128,7 @@ fn read_values(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
     checks
 }
 
-/// A text that varies from request to request; `None` if it does not, nothing within if it may not.
+/// A text that varies from request to request; `None` if it does not vary, `Some(None)` if it is not allowed to.
 fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
     let Value::Scalar(kind, text) = &node.value else { return None };
     let varies = pieces(text).ok()?.iter().any(|piece| match piece {
@@ -151,7 +151,7 @@ fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
     Some(Some(template))
 }
 
-/// Header fields are texts, whatever they look like.
+/// Values of header fields are texts, whatever they look like.
 fn as_text(expect: Expect, node: &Node) -> Expect {
     match (expect, &node.value) {
         (Expect::Number(text), _) => Expect::Text(text),
@@ -229,7 +229,7 @@ const TIME: Measure =
 const NUMBER: Measure =
     Measure { example: "`> 3`", read: |t| t.parse().ok().filter(|n: &f64| n.is_finite()) };
 
-/// Comparisons joined by `and`; none when something is wrong.
+/// Comparisons joined by `and`; empty if something is wrong.
 fn read_bounds(r: &mut Reader<'_>, node: Option<&Node>, measure: &Measure) -> Vec<Bound> {
     let Some(node) = node else { return Vec::new() };
     let Some(scalar) = r.scalar(node, &format!("a comparison such as {}", measure.example)) else {

@@ -7,14 +7,14 @@ use crate::text::error::Problem;
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// What stands in a header field has no line breaks.
+/// A header field's value has no line breaks.
 pub(crate) fn one_line(r: &mut Reader<'_>, span: Span, value: &Template) {
     if value.to_string().contains(|c: char| c.is_control() && c != '\t') {
         r.push(Problem::new(span, "a header field must be a single line"));
     }
 }
 
-/// Reads the series that something counts for.
+/// Reads the series that something counts towards.
 pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
     let mut tags: Vec<String> = Vec::new();
     r.used_secret = None;
@@ -34,7 +34,7 @@ pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> 
     tags
 }
 
-/// Whether a body can be sent beside what else there is.
+/// Whether a body is allowed with the other keys.
 pub(crate) fn only_one_body(r: &mut Reader<'_>, fields: &Fields<'_>) -> bool {
     let given: Vec<_> = ["body", "form", "multipart"].iter().filter_map(|k| fields.entry(k)).collect();
     let [first, second, ..] = given.as_slice() else { return true };

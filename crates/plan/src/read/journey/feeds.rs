@@ -1,4 +1,4 @@
-//! Reads data feeds, and checks the columns that steps use against the files once somebody has read those.
+//! Reads data feeds, and checks the columns that steps use against the files once those have been read.
 
 use crate::keys::journey::FEED;
 use crate::model::journey::{ColumnUse, FeedFormat, FeedSpec, Place};
@@ -26,12 +26,12 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<FeedSpec> {
             r.push(problem.hint("rename one of the two"));
             continue;
         }
-        // Known even when something is wrong with it: its columns are no unknown names.
+        // Known even if something is wrong with it: its columns are not unknown names.
         let known = KnownFeed { name: entry.key.clone(), span: entry.key_span, columns: Vec::new() };
         r.names.feeds.push(known);
         feeds.push(read_one(r, entry));
     }
-    // With a feed that cannot be read the whole plan is refused.
+    // If a feed cannot be read, the whole plan is refused.
     if feeds.iter().all(Option::is_some) { feeds.into_iter().flatten().collect() } else { Vec::new() }
 }
 
@@ -76,12 +76,12 @@ pub(crate) fn add_columns(r: &Reader<'_>, feeds: &mut [FeedSpec]) {
 }
 
 impl Plan {
-    /// Checks the columns that steps use against the files. `columns_of` reads the names of a file's columns, or says
-    /// why it cannot; it is asked once a file. Files that commands of the plan are still to make cannot be checked
-    /// before they are there.
+    /// Checks the columns that steps use against the files. `columns_of` reads the names of a file's columns, or
+    /// returns why it cannot; it is called once per file. Files that commands of the plan have yet to make cannot be
+    /// checked before they exist.
     ///
     /// # Errors
-    /// Every file that cannot be read, and every column that is not there, at its place in the plan.
+    /// Every file that cannot be read, and every missing column, at its place in the plan.
     pub fn check_feeds(
         &self,
         columns_of: &mut dyn FnMut(&FeedSpec) -> Result<Vec<String>, String>,

@@ -1,4 +1,4 @@
-//! Reads how a load speaks, and the arrivals of users.
+//! Reads a load's protocol settings, and the arrivals of users.
 
 use loadlab_record::schedule::Arrivals;
 

@@ -1,7 +1,8 @@
 //! Reads journeys: what users do, one step after another.
 //!
-//! `step` reads a step and what is around the steps; `body`, `capture`, `check`, `feeds`, `http` and `talk` read one part each.
-//! Variables become numbers here (which feed, which column, which capture), so that nobody looks up a name later.
+//! `step` reads a step and what surrounds the steps; `body`, `capture`, `check`, `feeds`, `http` and `talk` read one
+//! part each. Variables become numbers here (which feed, which column, which capture), so that nothing looks up a name
+//! later.
 
 pub(crate) mod body;
 mod capture;

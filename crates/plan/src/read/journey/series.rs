@@ -1,7 +1,7 @@
-//! Names the series of requests that have none of their own: `GET /items`. A tag that several requests share tells
-//! nobody which of them is slow.
+//! Names the series of requests that have none of their own: `GET /items`. A tag that several requests share does not
+//! show which of them is slow.
 //!
-//! A name is method and path as the plan has them. Names contain a space, so none is ever a tag, and `--tags` does not
+//! A name is method and path as in the plan. Names contain a space, so none is ever a tag, and `--tags` does not
 //! select by them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::model::spec::LoadSpec;
 pub(crate) const MOST: usize = 100;
 /// Longest name, in characters.
 const LONGEST: usize = 80;
-/// Of which the end of a long path keeps so many: that is where paths differ.
+/// How much of that the end of a long path gets: that is where paths differ.
 const TAIL: usize = 24;
 
 /// A request that is counted.
@@ -32,7 +32,8 @@ struct Unit<'s> {
     series: &'s mut Option<String>,
 }
 
-/// Names the series of a case whose loads make more than one kind of request. Names are shown, so secrets are not in them.
+/// Names the series of a case whose loads make more than one kind of request. Names are shown, so they contain no
+/// secrets.
 pub(crate) fn name(loads: &mut [LoadSpec], secrets: &Secrets) {
     let mut units = units(loads);
     let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
@@ -67,7 +68,7 @@ pub(crate) fn name(loads: &mut [LoadSpec], secrets: &Secrets) {
     }
 }
 
-/// The requests of all loads in the order of the plan; those of a step follow one another.
+/// The requests of all loads in the order of the plan; those of a step are consecutive.
 fn units(loads: &mut [LoadSpec]) -> Vec<Unit<'_>> {
     let (mut found, mut number) = (Vec::new(), 0);
     for load in loads {
@@ -112,9 +113,9 @@ fn base_of(step: &Step) -> String {
     format!("{method} {target}")
 }
 
-/// A name that nothing else has: short enough with all that may be added to it.
+/// A unique name, short enough for everything that may be appended.
 fn distinct(base: &str, of: &str, taken: &mut BTreeSet<String>) -> String {
-    // Conditions write a name in quotes of one kind.
+    // Conditions put a name in one kind of quotes.
     let other = if base.contains('"') && base.contains('\'') { '\'' } else { '"' };
     let plain = |c: char| match c {
         c if c.is_control() => ' ',
@@ -133,7 +134,7 @@ fn distinct(base: &str, of: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// The text and what is added to it, in so many characters: a text that is too long loses its middle.
+/// The text and its suffix, within `room` characters: a text that is too long loses its middle.
 fn fitted(text: &str, more: &str, room: usize) -> String {
     let room = room.saturating_sub(more.chars().count()).max(TAIL + 8);
     let count = text.chars().count();
@@ -190,7 +191,7 @@ mod tests {
             &[&format!("{at}/a\""), &format!("{at}/a\""), &format!("{at}/a\"")],
             &["GET /a", "GET /a (2)", "GET /a (3)"],
         );
-        // A tag is its own where no other request has it.
+        // A tag is a request's own if no other request has it.
         check(
             &[&format!("{at}/a\", tags: [all, a]"), &format!("{at}/b\", tags: [all]"), &format!("{at}/c\"")],
             &["all", "a", "all", "GET /b", "GET /c"],

@@ -1,4 +1,4 @@
-//! Reads journeys: `setup`, the steps of users, and what is around them.
+//! Reads journeys: `setup`, the steps of users, and what surrounds them.
 
 use loadlab_record::escape::Escape;
 
@@ -16,7 +16,7 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// Reads the steps before all loads. What they capture is known to all loads read afterwards.
+/// Reads the steps before all loads. Their captures are known to all loads read afterwards.
 pub(crate) fn read_setup(r: &mut Reader<'_>, fields: &Fields<'_>) -> Setup {
     r.names = Names { place: Whose::Setup, ..Names::default() };
     let node = fields.get("setup");
@@ -32,7 +32,7 @@ fn slot(known: &KnownCapture) -> CapturedName {
     CapturedName { name: known.name.clone(), is_number: known.is_number }
 }
 
-/// Reads a load's journey and what is around it; `None` when there is none (which was said).
+/// Reads a load's journey and what surrounds it; `None` if there is none (already reported).
 pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(Vec<Step>, Script)> {
     r.names.place = Whose::Load;
     r.names.captures.truncate(r.names.shared);
@@ -50,7 +50,7 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
     let user_setup = around(r, "user_setup");
     let is_mix = is_mix(r, fields.get("journey"));
     let journey = fields.get("journey").and_then(|n| read_steps(r, n, fields.key_span("journey")));
-    // Whoever leaves may have captured any of it.
+    // A user that leaves may have captured any of them.
     r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
     let user_teardown = around(r, "user_teardown");
     feeds::add_columns(r, &mut found);
@@ -66,8 +66,8 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
     Some((journey?, script))
 }
 
-/// Reads steps in order, so that each sees what those before it capture – but for those of a mix, of which nobody knows
-/// which was taken before.
+/// Reads steps in order, so that each sees the captures of those before it – except in a mix, where the previous step
+/// is unknown.
 fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
     let items = r.list(node, "a list of steps such as `- { get: \"http://127.0.0.1:8080/\" }`");
     if items.is_empty() {
@@ -82,7 +82,7 @@ fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
         let step = read_step(r, item);
         let in_order = step.as_ref().is_none_or(|s| s.weight.is_none());
         if !in_order {
-            // What its messages captured is known inside it.
+            // Its messages' captures are known only inside it.
             r.names.captures.iter_mut().zip(known).for_each(|(c, known)| c.is_visible = known);
         }
         for entry in item.get("capture").map_or(&[][..], Node::entries).iter().filter(|_| in_order) {
@@ -140,7 +140,7 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
         Some("continue") => OnFailure::Continue,
         Some("end") => OnFailure::End,
         Some("leave") => OnFailure::Leave,
-        // A later step would find nothing.
+        // A later step would lack the captured value.
         _ if keeps => OnFailure::End,
         _ => OnFailure::Continue,
     };

@@ -1,5 +1,5 @@
-//! Reads conversations over WebSockets: what is said, what is waited for, how long a connection is held; and whether the
-//! load around them can have any.
+//! Reads conversations over WebSockets: what is sent, what is waited for, how long a connection is held; and whether
+//! the load around them allows any.
 
 use loadlab_record::escape::Escape;
 
@@ -15,9 +15,9 @@ use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
-/// Most messages of one conversation, repeated ones counted each time: each is a request of the engine.
+/// Most messages of one conversation, counting each repetition: each is a request of the engine.
 const MOST: u64 = 10_000;
-/// Keys of requests that mean nothing here.
+/// Keys of requests that have no meaning here.
 const OTHERS: [&str; 5] = ["body", "form", "multipart", "check", "capture"];
 
 /// Reads the conversation of a step, if it is one.
@@ -58,7 +58,7 @@ fn read_subprotocols(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
     names
 }
 
-/// Headers of the opening are not the plan's.
+/// The plan cannot set the opening's headers.
 fn refuse_headers(r: &mut Reader<'_>, fields: &Fields<'_>) {
     for entry in fields.get("headers").map_or(&[][..], Node::entries) {
         let name = entry.key.to_ascii_lowercase();
@@ -70,7 +70,7 @@ fn refuse_headers(r: &mut Reader<'_>, fields: &Fields<'_>) {
     }
 }
 
-/// Reads messages in order, so that each sees what those before it capture.
+/// Reads messages in order, so that each sees the captures of those before it.
 fn read_messages(r: &mut Reader<'_>, node: &Node) -> Vec<Message> {
     let items = r.list(node, "a list of messages such as `- { send: ping, expect: { contains: pong } }`");
     let mut messages = Vec::new();
@@ -114,7 +114,7 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
     Some(Message {
         pause_ns: r.duration(&fields, "pause").unwrap_or(0),
         send,
-        // Without checks any message will do.
+        // Without checks any message matches.
         expect: expect.or_else(|| waits.then(Default::default)),
         echoes,
         captures,
@@ -148,7 +148,7 @@ fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Said> {
     Some(Said::Text(template))
 }
 
-/// Pairs of digits, perhaps with blanks between them.
+/// Pairs of hex digits, blanks allowed between them.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
@@ -156,7 +156,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// Says what of a load keeps its users from talking.
+/// Reports what in a load rules out conversations.
 pub(crate) fn fits_load(r: &mut Reader<'_>, fields: &Fields<'_>, model: Option<&Model>, protocol: Protocol) {
     let lists = ["user_setup", "journey", "user_teardown"].into_iter().filter_map(|key| fields.get(key));
     let steps = lists.flat_map(|list| match &list.value {
@@ -190,7 +190,7 @@ pub(crate) fn fits_load(r: &mut Reader<'_>, fields: &Fields<'_>, model: Option<&
     }
 }
 
-/// A conversation is one user's own: `setup` is nobody's.
+/// A conversation belongs to one user, and `setup` to none.
 pub(crate) fn refuse_in_setup(r: &mut Reader<'_>, node: Option<&Node>) {
     let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
     for entry in items.iter().flat_map(Node::entries).filter(|e| e.key == "websocket") {

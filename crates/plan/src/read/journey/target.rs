@@ -1,6 +1,6 @@
-//! Reads where a step goes, and who sends it.
+//! Reads a step's target, and its credentials.
 //!
-//! The host must stand before any variable: which hosts a load may reach is decided before it starts.
+//! The host must come before any variable: which hosts a load may reach is decided before it starts.
 
 use loadlab_record::escape::Escape;
 
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Proxy,
 }
 
-/// Reads a URL that may have ports left in it, and variables behind its host.
+/// Reads a URL that may still contain ports, and variables after its host.
 pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Template> {
     let template = match kind {
         Kind::Proxy => r.url_text(node)?,
@@ -52,7 +52,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Templa
     }
 }
 
-/// Whether the beginning of a URL reaches into its path or query, so that what follows cannot change the host.
+/// Whether the beginning of a URL extends into its path or query, so that what follows cannot change the host.
 pub(crate) fn has_path(beginning: &str) -> bool {
     match beginning.split_once("://") {
         Some((_, rest)) => rest.contains(['/', '?']),
@@ -69,7 +69,7 @@ fn has_host(beginning: &str) -> bool {
     }
 }
 
-/// Whether a URL has a form that can be requested; `https` and its like are checked as `http` is.
+/// Whether a URL can be requested; `https` and its like are checked as `http` is.
 fn form(sample: &str, kind: Kind) -> Result<(), url::UrlError> {
     let lower = sample.get(..8).unwrap_or(sample).to_ascii_lowercase();
     let as_http = |rest: &str| url::check(&format!("http{rest}"));
@@ -96,7 +96,7 @@ fn form(sample: &str, kind: Kind) -> Result<(), url::UrlError> {
     }
 }
 
-/// A proxy's URL without user and password, whose form matters to nobody but the proxy.
+/// A proxy's URL without user and password, whose form matters only to the proxy.
 fn without_user(url: &str) -> String {
     match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
         Some((scheme, place)) => format!("{scheme}://{place}"),
@@ -104,7 +104,7 @@ fn without_user(url: &str) -> String {
     }
 }
 
-/// `PATH:/URI` behind `unix:`.
+/// `PATH:/URI` after `unix:`.
 fn unix(rest: &str) -> Result<(), url::UrlError> {
     match rest.split_once(':') {
         Some((path, uri)) if path.starts_with('/') && uri.starts_with('/') => {
@@ -117,7 +117,7 @@ fn unix(rest: &str) -> Result<(), url::UrlError> {
     }
 }
 
-/// Reads who sends a step.
+/// Reads a step's credentials.
 pub(crate) fn read_auth(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
