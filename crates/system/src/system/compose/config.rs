@@ -1,8 +1,9 @@
-//! What a Compose file makes, as Compose itself reads it: things with a name of the file's own choice, which others may
-//! have already, and the images that its services run.
+//! What a Compose file makes, as Compose itself reads it: things with an explicit name, which others may already
+//! have, and the images that its services run.
 //!
-//! Compose takes what has such a name for its own, whoever made it, and removes it with the rest. So it is looked for
-//! before the first container is made, and nothing is brought up when it is there. It must not change anything.
+//! Compose takes whatever has such a name as its own, whoever made it, and removes it with the rest. So these names
+//! are looked up before the first container is made, and if one exists, nothing is brought up. It must not change
+//! anything.
 
 mod extends;
 
@@ -21,7 +22,7 @@ use crate::system::System;
 /// What to do where a file cannot be read without Compose.
 const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which prints the resolved file";
 
-/// What can have a name of its own in a Compose file.
+/// What can have an explicit name in a Compose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Volume,
@@ -47,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// What to do about one of a stranger's.
+    /// What to do about one that belongs to someone else.
     fn hint(self) -> &'static str {
         match self {
             Kind::Volume => {
@@ -68,14 +69,14 @@ pub(super) struct Config(Value);
 
 impl Config {
     fn parse(text: &str) -> std::result::Result<Config, String> {
-        // One that says nothing makes nothing.
+        // An empty one makes nothing.
         if text.trim().is_empty() {
             return Ok(Config(Value::Null));
         }
         serde_saphyr::from_str(text).map(Config).map_err(|e| e.to_string())
     }
 
-    /// What it would make under a name of its own choice, each with the name.
+    /// What it would make under an explicit name, each with the name.
     fn named(&self) -> Vec<(Kind, &str)> {
         let all = |key: &str| self.0[key].as_object().into_iter().flat_map(serde_json::Map::values);
         let shared = [("volumes", Kind::Volume), ("networks", Kind::Network)];
