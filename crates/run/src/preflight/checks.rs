@@ -27,7 +27,7 @@ pub(super) const ALL: &[Check] = &[
     swap,
 ];
 
-/// Files that the engine keeps for everything except its connections.
+/// Files the engine reserves for the rest of the process; its rings do the same.
 const RESERVED_FILES: u64 = 64;
 /// Most rings of one thread.
 const MAX_RINGS: u64 = 64;
