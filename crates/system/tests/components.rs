@@ -236,7 +236,7 @@ fn daemons_do_not_survive_down() {
     }
 }
 
-/// A process that forks itself into a new session and ends, again and again, is nobody's child and in no group.
+/// A process that forks itself into a new session and ends, repeatedly, is a child of no one and in no group.
 #[test]
 fn one_that_runs_away_is_caught_in_its_cgroup() {
     for bench in Bench::of_all_kinds() {
