@@ -174,7 +174,7 @@ fn program_of(command: &Command) -> Option<String> {
     (is_name && !(is_shell && OF_SHELLS.contains(&first.as_str()))).then_some(first)
 }
 
-/// Words that a shell knows without a program: built in, or part of its grammar (POSIX.1-2024, and those of dash and bash).
+/// Words that a shell knows without a program: built in, or part of its grammar (POSIX.1-2024, dash and bash).
 const OF_SHELLS: &[&str] = &[
     "alias",
     "bg",

@@ -3,9 +3,9 @@
 //! It knows no plan and no load: it takes plain specs (`spec`) and returns components, samples and notices. It must
 //! not print, exit or handle signals; all waits take a [`Cancel`].
 //!
-//! - [`system`]: the whole system up, [`ready`] and down, whatever its components are: processes, containers, services of a
-//!   Compose file; commands, links and changed limits in between.
-//! - `component`: what is up, its limits, and who notices its death. `cgroup`, [`process`] and `logs` are what it is made of.
+//! - [`system`]: the whole system up, [`ready`] and down, whatever its components are: processes, containers,
+//!   services of a Compose file; commands, links and changed limits in between.
+//! - `component`: what is up, its limits, and detecting its death. `cgroup`, [`process`] and `logs` are its parts.
 //! - `engine` speaks to Docker or Podman; `netns` gives a run a network, and a [`relay`] makes links slow and lossy.
 //! - `watch`: samples of targets and probes on the trial's [`clock`], spread over each second, in the [`background`];
 //!   components that were already running, what they report about themselves, and [`drain()`].

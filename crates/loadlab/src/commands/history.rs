@@ -1,7 +1,7 @@
 //! `loadlab list` and `loadlab show`: the runs under a folder, and one of them.
 //!
-//! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take 0.6 s
-//! of CPU, and an index would be one more thing that can be stale.
+//! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take
+//! 0.6 s of CPU, and an index would be one more thing that can become stale.
 
 use std::path::{Path, PathBuf};
 
