@@ -22,7 +22,6 @@ const NOBODY: u32 = 65_534;
 /// Becomes the user and runs the command: `$1` cargo's home, `$2` rustup's, `$3` the user's folder, `$4` the command;
 /// the rest are settings of cargo. The toolchain stays in place, since cargo would recompile anything with another
 /// path: an inaccessible folder around it is replaced by one that contains nothing else.
-/// folder around it that others may not enter is replaced by one that holds nothing else.
 const AS_USER: &str = r#"
 set -euo pipefail
 places=("$1" "$2") user=$3 command=$4

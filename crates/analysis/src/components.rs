@@ -21,7 +21,6 @@ const NOT_UNDER_TEST: [&str; 3] = ["loadlab", "host", "probes"];
 /// What each component under test used, by name, from the first load's start to the last outcome; a mean covers only
 /// the `asked` part of that, as rates do: a component rests while stragglers are awaited. A component that has only
 /// events (it never came up far enough to be read) is listed too.
-/// enough to be read) is listed too.
 pub fn summaries(
     samples: &[Sample],
     events: &[Event],

@@ -1021,7 +1021,7 @@ fn a_machine_that_others_keep_busy_is_named_where_threads_wait_for_a_core() {
     assert_eq!((others(30.0), others(0.4)), (Neighbours, LimitedConcurrency));
 }
 
-/// An event loop hides which connections are busy; how many requests get through tells.
+/// An event loop hides which connections are busy; the number of requests that get through shows it.
 #[test]
 fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_get_through() {
     let kind = |open: f64| {

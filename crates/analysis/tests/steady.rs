@@ -82,7 +82,6 @@ fn a_steady_load_has_none() {
 
 /// A stall of this length at this moment, in the closed or the open model, of a system that is used at half of its
 /// capacity: the resulting seconds.
-/// of what it can: what comes of it second by second.
 fn stalled(at_s: f64, length_s: f64, is_open: bool) -> Vec<Second> {
     let (step_s, rate, most) = (0.01, 500.0, 1000.0);
     let mut seconds = Vec::new();

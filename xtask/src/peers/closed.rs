@@ -18,7 +18,7 @@ pub const COLUMNS: Columns = &[
     ("p50", Unit::Ms),
     ("peak memory", Unit::Mb),
 ];
-/// A peak that is larger by more than this has grown: a share, plus bytes for pages that come and go.
+/// A peak that is larger by more than this has grown: a share, or bytes for pages that come and go if that is more.
 const GROWTH_SHARE: f64 = 0.03;
 const GROWTH_BYTES: f64 = 256.0 * 1024.0;
 

@@ -6,7 +6,7 @@
 //! only.
 //!
 //! It is this same program, started again, and a component like others: watched, so that its cost is visible, and
-//! gone with the run. It lives as long as its standard input is open, whose other end is in `hold`: it never outlives
+//! gone with the run. It lives as long as its standard input is open, whose other end loadlab keeps: it never outlives
 //! a killed loadlab. It must not print; failures are returned.
 
 mod pace;
