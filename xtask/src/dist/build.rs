@@ -26,13 +26,13 @@ const FLAGS: [&str; 5] = [
     "-Clink-arg=--strip-all",
 ];
 
-/// Target architectures.
+/// What loadlab is built for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Arch {
-    /// 64-bit Intel and AMD.
+    /// 64 bits of Intel and AMD.
     #[value(name = "x86_64")]
     X86_64,
-    /// 64-bit Arm.
+    /// 64 bits of Arm.
     #[value(name = "aarch64")]
     Aarch64,
 }
