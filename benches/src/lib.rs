@@ -1,6 +1,6 @@
-//! What the bare loops share: the request, the length of its answer, the clock, and the one array their median comes
-//! from. A bare loop is what is left of a load generator when everything is taken out that can be: the limit that
-//! the kernel sets. It must not grow features, or it is no limit any more.
+//! Shared by the bare loops: the request, the length of its answer, the clock, and the one array their median comes
+//! from. A bare loop is a load generator reduced to the minimum: it shows the limit that the kernel sets. It must not
+//! grow features, or it is no longer a limit.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -12,9 +12,9 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 pub mod truth;
 
-/// How long a server may take over the first answer.
+/// How long a server may take for the first answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
-/// Buckets of one microsecond each; what took longer is in the last one.
+/// Buckets of one microsecond each; anything longer is in the last one.
 const BUCKETS: usize = 1 << 17;
 
 /// What a closed loop is asked to do.
@@ -38,7 +38,7 @@ pub struct Asked {
     pub close: bool,
 }
 
-/// The end of each of these programs: what it found on one line, or what was wrong.
+/// The end of each of these programs: prints its result on one line, or the error.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the end of each of these programs")]
 pub fn tell(found: Result<serde_json::Value>) -> ExitCode {
     match found {
@@ -60,11 +60,11 @@ impl Asked {
     }
 }
 
-/// As in the engine: this part of the answers is taken together, no more than this, and not for fewer …
+/// As in the engine: take this fraction of the answers together, at most this many, and not for fewer …
 const TOGETHER_OF: usize = 3;
 const MOST_TOGETHER: usize = 20;
 const FEWEST_TOGETHER: usize = 5;
-/// … within this part of the mean service time, and this.
+/// … within this fraction of the mean service time, and at most this long.
 const TOGETHER_WITHIN: u64 = 12;
 const TOGETHER_WITHIN_NS: u64 = 50_000;
 
@@ -76,13 +76,13 @@ pub struct Together {
 }
 
 impl Together {
-    /// An answer took so long.
+    /// Records how long an answer took.
     #[inline]
     pub fn took(&mut self, ns: u64) {
         self.service_ns = self.service_ns - self.service_ns / 64 + ns / 64;
     }
 
-    /// So many, for so long at most; `None`: each at once.
+    /// How many, and for how long at most; `None`: each at once.
     #[inline]
     pub fn of(&self, in_flight: usize) -> Option<(usize, Timespec)> {
         let most = (in_flight / TOGETHER_OF).min(MOST_TOGETHER);
@@ -97,8 +97,8 @@ pub fn request(server: SocketAddrV4, path: &str, close: bool) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n{end}").into_bytes()
 }
 
-/// Sends a request once, and says how many bytes its answer has: head and body. All later answers are taken to be as
-/// long, and not read any further.
+/// Sends a request once, and returns how many bytes its answer has: head and body. All later answers are assumed to
+/// have that length, and are not inspected.
 ///
 /// # Errors
 /// No answer, one that is not 200, or one without a length.
@@ -116,7 +116,7 @@ pub fn learn(server: SocketAddrV4, request: &[u8]) -> Result<usize> {
             break length;
         }
     };
-    // To its end, so that closing resets nothing.
+    // To its end, so that closing does not reset the connection.
     while answer.len() < length {
         let n = stream.read(&mut piece).context("the first answer")?;
         ensure!(n > 0, "the first answer was cut off");
@@ -125,7 +125,7 @@ pub fn learn(server: SocketAddrV4, request: &[u8]) -> Result<usize> {
     Ok(length)
 }
 
-/// Bytes of a whole answer by its head, once that is complete.
+/// Bytes of a whole answer, from its head, once that is complete.
 fn length_of(answer: &[u8]) -> Result<Option<usize>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&answer[..end]).context("the first answer's head")?;
@@ -205,7 +205,7 @@ impl Tally {
         self.times_us[us.min(BUCKETS - 1)] += 1;
     }
 
-    /// What it came to.
+    /// The result.
     pub fn told(&self, backend: &str) -> serde_json::Value {
         let elapsed_s = (self.last_ns - self.begun_ns) as f64 / 1e9;
         serde_json::json!({
@@ -217,7 +217,7 @@ impl Tally {
         })
     }
 
-    /// In the middle of its bucket.
+    /// The middle of its bucket.
     fn median_us(&self) -> Option<f64> {
         let mut left = self.answered.div_ceil(2);
         for (us, count) in self.times_us.iter().enumerate() {

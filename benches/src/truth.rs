@@ -1,18 +1,18 @@
-//! What response times and lateness were in truth, by a server's own log: when each request came, when each was
-//! answered, and the rate at which they fell due. Pure: it is told what happened and touches no clock.
+//! The true response times and lateness, from a server's own log: when each request arrived, when each was answered,
+//! and the rate at which they were due. Pure: it works on given data and reads no clock.
 //!
-//! Request k of a constant rate R falls due k/R after the schedule's begin. Nobody tells the server when that was; but
-//! no request comes before it is due, so the earliest one for its number tells. What every request has in common (the
-//! time of a send) is therefore in no figure here.
+//! Request k of a constant rate R is due k/R after the schedule's start. The server does not know when that was; but
+//! no request arrives before it is due, so the earliest one relative to its number shows it. Anything common to all
+//! requests (the time of a send) is therefore not in these figures.
 
 use serde_json::{Value, json};
 
 /// A request, as the server saw it; times on one clock, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// From here on it could have been read.
+    /// When it could have been read.
     pub arrived_ns: u64,
-    /// Its answer was about to be handed to the kernel.
+    /// When its answer was about to be handed to the kernel.
     pub answered_ns: u64,
 }
 
@@ -25,9 +25,9 @@ pub struct Truth {
     pub response_ns: Vec<u64>,
 }
 
-/// Works it out, for requests that fell due at a constant rate and of which none is missing: the k-th arrival is that
-/// of the k-th request due, the k-th answer is its answer. (Where two change places, their times change places too,
-/// and sums and large percentiles stay.)
+/// Computes it for requests that were due at a constant rate, with none missing: the k-th arrival is that of the k-th
+/// request due, and the k-th answer is its answer. (If two swap places, their times swap too, and sums and high
+/// percentiles stay the same.)
 pub fn of(log: &[Seen], rate_per_s: f64) -> Truth {
     let sorted = |pick: fn(&Seen) -> u64| {
         let mut all: Vec<u64> = log.iter().map(pick).collect();
@@ -46,7 +46,7 @@ pub fn of(log: &[Seen], rate_per_s: f64) -> Truth {
     Truth { late_ns: since_due(&arrived), response_ns: since_due(&answered) }
 }
 
-/// The percentiles of sorted times, by nearest rank, in milliseconds; `null` of none.
+/// The percentiles of sorted times, by nearest rank, in milliseconds; `null` if there are none.
 pub fn percentiles_ms(sorted_ns: &[u64]) -> Value {
     let at = |share: f64| quantile(sorted_ns, share).map(|ns| ns as f64 / 1e6);
     json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p99_9": at(0.999), "max": at(1.0) })
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_freeze_has_its_full_weight() {
-        // 1,000/s; the server stands still from 2 ms to 5 ms and then answers at once.
+        // 1,000/s; the server freezes from 2 ms to 5 ms and then answers at once.
         let ms = 1_000_000;
         let log: Vec<Seen> =
             (0..8).map(|k| seen(k * ms, if (2..5).contains(&k) { 5 * ms } else { k * ms + 1000 })).collect();
@@ -93,7 +93,7 @@ mod tests {
     proptest! {
         #[test]
         fn lateness_that_was_put_in_comes_out(late in prop::collection::vec(0u64..400, 1..50), start in 0u64..1 << 40) {
-            // Below half of the gap, so that nobody overtakes.
+            // Below half of the gap, so that nothing is overtaken.
             let log: Vec<Seen> =
                 late.iter().enumerate().map(|(k, l)| seen(start + k as u64 * 1000 + l, start + k as u64 * 1000 + l)).collect();
             let least = late.iter().min().unwrap();

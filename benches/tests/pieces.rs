@@ -1,5 +1,5 @@
-//! The loops and the stub against one another: what a loop says it did is what the stub saw, and all of them tell it
-//! as JSON. How fast they are is no matter here.
+//! The loops and the stub against one another: what a loop reports is what the stub saw, and all of them print it as
+//! JSON. How fast they are does not matter here.
 
 #[path = "../../crates/loadlab/tests/common/skip.rs"]
 mod skip;
@@ -39,7 +39,7 @@ impl Stub {
     }
 }
 
-/// Runs one of the loops to its end; nothing, which is said, where this kernel gives no io_uring.
+/// Runs one of the loops to its end; `None`, with a message, if this kernel does not provide io_uring.
 fn told(binary: &str, args: &[&str]) -> Option<Value> {
     let ran = Command::new(binary).args(args).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
@@ -79,7 +79,7 @@ fn closed_loops_count_what_the_stub_answered() {
 
 #[test]
 fn a_loop_that_meets_no_server_or_no_page_says_so() {
-    // A port that the kernel gives to nobody: one that was free a moment ago may be another test's stub by now.
+    // A port that the kernel never assigns: one that was free a moment ago may be another test's stub by now.
     let nobody = "127.0.0.1:1";
     for binary in [env!("CARGO_BIN_EXE_bare-epoll"), env!("CARGO_BIN_EXE_bare-uring")] {
         let ran = Command::new(binary).args([nobody, "/"]).output().unwrap();
@@ -97,7 +97,7 @@ fn the_timer_keeps_its_schedule_and_the_stub_works_out_the_truth() {
     let seen = stub.end();
     assert_eq!((&told["due"], &told["answered"], &told["not_sent"]), (&1000.into(), &1000.into(), &0.into()));
     assert_eq!((&seen["requests"], &seen["froze"]), (&1000.into(), &true.into()));
-    // A fifth fell due in the freeze, and the first of them waited for all of it.
+    // A fifth was due during the freeze, and the first of them waited for all of it.
     assert!(seen["response_ms"]["max"].as_f64().unwrap() >= 95.0, "{seen}");
     assert!(told["late_ms"]["p50"].as_f64().unwrap() >= 0.0);
 }

@@ -1,5 +1,5 @@
-//! A tier of a planted system: the standard library, a thread for each connection. What a request costs, and whether one
-//! waits for another, is given by options: `--name value`. Requests have no body.
+//! A tier of a planted system: the standard library, one thread per connection. Options set what a request costs, and
+//! whether one waits for another: `--name value`. Requests have no body.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Result, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 struct Tier {
     options: HashMap<String, String>,
-    /// Held over the own work with `--locked yes`.
+    /// Held during the tier's own work with `--locked yes`.
     ledger: Mutex<u64>,
     body: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl Tier {
     }
 }
 
-/// Work for a core: a chain of so many steps, each of which takes a nanosecond or two.
+/// CPU work: a chain of this many steps, each of which takes a nanosecond or two.
 fn compute(rounds: u64) {
     let mut x = rounds | 1;
     for _ in 0..rounds {
@@ -70,7 +70,7 @@ fn compute(rounds: u64) {
     std::hint::black_box(x);
 }
 
-/// Reads a head. Returns the length of the body behind it, or nothing at the connection's end.
+/// Reads a head. Returns the length of the body after it, or `None` at the connection's end.
 fn read_head(from: &mut impl BufRead) -> Result<Option<usize>> {
     let mut length = 0;
     let mut line = String::new();
@@ -89,7 +89,7 @@ fn read_head(from: &mut impl BufRead) -> Result<Option<usize>> {
     }
 }
 
-/// Asks the next tier on the thread's own connection.
+/// Calls the next tier on the thread's own connection.
 fn ask(upstream: &mut Option<BufReader<TcpStream>>, address: &str) -> Result<()> {
     if upstream.is_none() {
         let stream = TcpStream::connect(address)?;
@@ -110,7 +110,7 @@ fn ask(upstream: &mut Option<BufReader<TcpStream>>, address: &str) -> Result<()>
     asked
 }
 
-/// A document of so many rows.
+/// A document of this many rows.
 fn json(rows: usize) -> String {
     let row = |id: usize| format!("{{\"id\": {id}, \"name\": \"row {id}\", \"tags\": [\"a\", \"b\"]}}");
     format!("{{\"rows\": [{}], \"count\": {rows}}}", (0..rows).map(row).collect::<Vec<_>>().join(", "))

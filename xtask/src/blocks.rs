@@ -1,5 +1,5 @@
-//! Fenced blocks of commands in Markdown: which are there to be run, and which say why they are not. A block fenced as `sh`
-//! is run; one fenced as `sh not-run: WHY` only shows.
+//! Fenced blocks of commands in Markdown: which are run, and which state why they are not. A block fenced as `sh` is
+//! run; one fenced as `sh not-run: WHY` is only shown.
 
 /// A fenced block of commands.
 #[derive(Debug, PartialEq)]
@@ -7,14 +7,14 @@ pub struct Block {
     /// The line of its fence, from 1.
     pub line: usize,
     pub text: String,
-    /// Why it is not run, where it is not; perhaps nothing, which is a mistake.
+    /// Why it is not run; empty is a mistake.
     pub not_run: Option<String>,
 }
 
 const MARK: &str = "not-run";
-/// Other names of the language, under which a block would hide.
+/// Other names of the language, which would hide a block.
 const OTHERS: [&str; 5] = ["bash", "shell", "console", "shell-session", "zsh"];
-/// A block without a language that begins with one of these hides as well; so does one with a path of a program.
+/// A block without a language that begins with one of these is hidden as well; so is one with a program's path.
 const COMMANDS: [&str; 3] = ["cargo", "docker", "loadlab"];
 
 /// All of a page.

@@ -1,5 +1,5 @@
-//! Other programs, started as a user would start them: from the repository's folder, without standard input,
-//! without what cargo told this program about itself, and with an end to how long they may take.
+//! Other programs, started as a user would: from the repository's folder, without standard input, without what cargo
+//! told this program about itself, and with a time limit.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -15,26 +15,26 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::root::root;
 
-/// No single command takes longer, on two slow cores in a fresh clone; one that does hangs.
+/// The longest a single command takes, on two slow cores in a fresh clone; a longer one hangs.
 pub const LONGEST: Duration = Duration::from_secs(25 * 60);
 /// How long output may stay open after its command has ended.
 const OUTPUT_GRACE: Duration = Duration::from_secs(10);
 
-/// What a command said and how it ended.
+/// A command's output and exit.
 pub struct Ran {
     /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output; from [`shown`] its standard error as well, where that is no terminal.
+    /// Its standard output; with [`shown`] its standard error as well, if that is not a terminal.
     pub stdout: String,
-    /// Its standard error; nothing from [`shown`].
+    /// Its standard error; empty with [`shown`].
     pub stderr: String,
 }
 
 impl Ran {
-    /// Itself, if it ended well.
+    /// Itself, if it succeeded.
     ///
     /// # Errors
-    /// It did not; with everything it said.
+    /// It failed; with everything it printed.
     pub fn ok(self, what: &str) -> Result<Ran> {
         ensure!(self.status.success(), "{what}: {}\n{}{}", self.status, self.stdout, self.stderr);
         Ok(self)
@@ -91,18 +91,18 @@ pub fn say(line: &str) {
     });
 }
 
-/// Does work in the background: at the lowest priority, commands it starts included, and without printing. Returns
+/// Does work in the background: at the lowest priority, including commands it starts, and without printing. Returns
 /// what it would have printed.
 pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
-    // Linux has a nice value per thread, which its children inherit. Without it the work is done all the same.
+    // Linux has a nice value per thread, which its children inherit. If it cannot be set the work is still done.
     let _ = rustix::process::nice(19);
     HELD_BACK.set(Some(String::new()));
     let done = work();
     (done, HELD_BACK.take().unwrap_or_default())
 }
 
-/// Runs a command whose output is for the reader: standard output is passed on line by line, and kept. Standard
-/// error goes to the terminal; without one it goes the same way, so that a log has both in order.
+/// Runs a command whose output is for the reader: standard output is passed on line by line, and kept. Standard error
+/// goes to the terminal; without one it is treated the same way, so that a log has both in order.
 ///
 /// # Errors
 /// It cannot be started, or takes longer than [`LONGEST`].
@@ -155,7 +155,7 @@ pub fn path_with(folders: &[PathBuf]) -> Result<OsString> {
     Ok(env::join_paths(folders.iter().cloned().chain(env::split_paths(&old)))?)
 }
 
-/// A command as one would type it.
+/// A command as typed in a shell.
 fn line_of(command: &Command) -> String {
     let envs = command.get_envs().filter_map(|(k, v)| Some(format!("{}={}", k.display(), v?.display())));
     let name = PathBuf::from(command.get_program());
@@ -180,32 +180,32 @@ fn wait(child: &mut Child, longest: Duration) -> Result<ExitStatus> {
     ended
 }
 
-/// A child that ends with its owner.
+/// A child that is killed when its owner is dropped.
 pub struct Ends(pub Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // Already gone is fine too.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// How often to look for what happens soon.
+/// How often to check for something expected soon.
 const OFTEN: Duration = Duration::from_millis(10);
 
-/// Looks until there is something.
+/// Checks until there is a result.
 ///
 /// # Errors
-/// There is nothing in time, or looking fails.
+/// There is none in time, or a check fails.
 pub fn soon<T>(what: &str, within: Duration, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     sooner_or_later(what, (within, OFTEN), look)
 }
 
-/// The same, looking less often, where that would disturb what is measured.
+/// The same with less frequent checks, for when they would disturb what is measured.
 ///
 /// # Errors
-/// There is nothing in time, or looking fails.
+/// There is none in time, or a check fails.
 #[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 pub fn sooner_or_later<T>(
     what: &str,
@@ -222,8 +222,8 @@ pub fn sooner_or_later<T>(
     }
 }
 
-/// Kills a child and all that stems from it. They are found by their parents and not by a process group of their own:
-/// a terminal's Ctrl-C reaches them as it reaches this program.
+/// Kills a child and all its descendants. They are found by their parents and not by a separate process group: a
+/// terminal's Ctrl-C reaches them as it reaches this program.
 ///
 /// # Errors
 /// The child itself cannot be killed.
@@ -231,7 +231,7 @@ pub fn kill_all_of(child: &mut Child) -> Result<()> {
     let mut family = vec![child.id()];
     let mut next = 0;
     while let Some(pid) = family.get(next).copied() {
-        // Who stands still starts nobody that would be missed.
+        // A stopped process starts no others that would be missed.
         signal(pid, Signal::STOP);
         family.extend(children_of(pid));
         next += 1;
@@ -243,7 +243,7 @@ pub fn kill_all_of(child: &mut Child) -> Result<()> {
 }
 
 fn signal(pid: u32, signal: Signal) {
-    // Already gone is as good.
+    // Already gone is fine too.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
@@ -255,13 +255,13 @@ fn children_of(parent: u32) -> Vec<u32> {
     pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
 }
 
-/// By `/proc/PID/stat`: behind the name in brackets come the state and the parent.
+/// From `/proc/PID/stat`: the state and the parent follow the name in brackets.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Reads to the end in a thread of its own.
+/// Reads to the end in a separate thread.
 #[expect(clippy::disallowed_methods, reason = "what a command prints is shown")]
 fn reader(from: impl Read + Send + 'static, show: bool) -> Receiver<String> {
     let (sender, receiver) = channel();

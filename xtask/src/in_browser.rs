@@ -1,4 +1,4 @@
-//! Work in a real browser, of which what goes wrong comes back as an error.
+//! Work in a real browser whose failures come back as errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,10 +6,10 @@ use anyhow::{Result, anyhow};
 
 use crate::browser::Browser;
 
-/// Does something in a browser, which says what goes wrong by a panic, as tests do.
+/// Does something in a browser; failures are panics, as in tests.
 ///
 /// # Errors
-/// What it said.
+/// The panic's message.
 pub fn in_a_browser<T>(work: impl FnOnce(&mut Browser) -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| work(&mut Browser::start()))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

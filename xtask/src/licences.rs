@@ -1,5 +1,5 @@
-//! Licences and sources of all dependencies, quickly: what Cargo knows of each package, held to the list in
-//! `xtask/deny.toml`. `cargo xtask long` looks at the texts as well, with cargo-deny.
+//! Licences and sources of all dependencies, quickly: what Cargo knows of each package, compared with the list in
+//! `xtask/deny.toml`. `cargo xtask long` checks the texts as well, with cargo-deny.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,11 +11,11 @@ use crate::command::cargo;
 use crate::root::{labs, root};
 use crate::steps::Outcome;
 
-/// What cargo-deny is reported, and the list of licences.
+/// cargo-deny's configuration, with the list of licences.
 pub const CONFIG: &str = "xtask/deny.toml";
-/// Where a package may come from, beside this repository.
+/// Where a package may come from, besides this repository.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
-/// What loadlab is built for.
+/// The platform loadlab is built for.
 pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// Manifests of all workspaces: ours, fuzz, the labs' services; relative to the repository.
@@ -33,13 +33,13 @@ pub fn workspaces() -> Result<Vec<String>> {
     Ok(manifests)
 }
 
-/// All packages of a workspace and how they stand together, as `cargo metadata` tells it.
+/// All packages of a workspace and their dependencies, as `cargo metadata` reports them.
 ///
 /// # Errors
 /// Cargo fails; a lock file is out of date.
 pub fn metadata(manifest: &str) -> Result<Value> {
     let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", PLATFORM];
-    // Longer than a pipe holds, and nobody has to see it.
+    // Too long for a pipe, and not worth showing.
     let output = cargo(&args).args(["--manifest-path", manifest]).output().context("cargo metadata")?;
     ensure!(
         output.status.success(),
@@ -88,7 +88,7 @@ fn check(package: &Value, allowed: &[String]) -> Result<(), String> {
     }
 }
 
-/// A text of a JSON object; empty where there is none.
+/// A text of a JSON object; empty if missing.
 pub fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_default()
 }
@@ -104,7 +104,8 @@ fn allowed(config: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether an SPDX expression can be met by licences of the list; `None` where it is none. `/` is an old form of OR.
+/// Whether an SPDX expression can be satisfied by licences of the list; `None` if it is invalid. `/` is an old form
+/// of OR.
 fn is_allowed(expression: &str, allowed: &[String]) -> Option<bool> {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -113,7 +114,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> Option<bool> {
     rest.is_empty().then_some(met)
 }
 
-/// Alternatives or, further `down`, what is needed together.
+/// Alternatives or, one level `down`, licences that are needed together.
 fn chain(rest: &mut &[&str], allowed: &[String], down: bool) -> Option<bool> {
     let next = |rest: &mut &[&str]| if down { one(rest, allowed) } else { chain(rest, allowed, true) };
     let mut met = next(rest)?;
@@ -121,7 +122,7 @@ fn chain(rest: &mut &[&str], allowed: &[String], down: bool) -> Option<bool> {
         rest.split_first().filter(|(word, _)| **word == if down { "AND" } else { "OR" })
     {
         *rest = more;
-        // Both sides are read, whatever the first is.
+        // Both sides must be parsed, whatever the first one's result.
         let other = next(rest)?;
         met = if *word == "AND" { met & other } else { met | other };
     }
@@ -169,7 +170,7 @@ mod tests {
             ("(Apache-2.0 OR GPL-3.0) AND BSD-3-Clause", Some(false)),
             ("Apache-2.0 WITH LLVM-exception OR MIT", Some(true)),
             ("MIT WITH LLVM-exception", Some(false)),
-            // AND binds more than OR.
+            // AND binds tighter than OR.
             ("MIT OR Apache-2.0 AND GPL-3.0", Some(true)),
             ("", None),
             ("MIT OR", None),

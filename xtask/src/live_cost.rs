@@ -1,8 +1,8 @@
-//! `cargo xtask live-cost`: what the live screen and the live page cost in throughput. The same load again and again,
-//! nobody looking, the screen on a terminal, the page with a reader; in turn, so that a machine that changes its mind
-//! changes it for all of them. Each is held against the round's run without a view.
+//! `cargo xtask live-cost`: what the live screen and the live page cost in throughput. The same load repeatedly,
+//! without a view, with the screen on a terminal, and with the page and a reader; in turn, so that a change of the
+//! machine's speed affects all of them. Each is compared with the round's run without a view.
 //!
-//! On a busy machine the figures are noise, and the command says so.
+//! On a busy machine the figures are noise, and the command reports that.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::root::target;
 
 /// What a view may cost at most: a share of the throughput without it.
 const MOST: f64 = 0.02;
-/// Above this share of busy cores figures are noise.
+/// Above this share of busy cores the figures are noise.
 const QUIET: f64 = 0.1;
 /// How long one run may take beyond its load.
 pub const SPARE: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is measured, and against what.
+/// The setup of a measurement.
 pub struct Setup {
     /// The loadlab given, or a release build.
     pub binary: PathBuf,
@@ -91,7 +91,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Starts nginx; says so where this machine is busy.
+    /// Starts nginx; prints a remark if this machine is busy.
     ///
     /// # Errors
     /// nginx or the build is missing.
@@ -151,8 +151,8 @@ fn once(args: &Args, setup: &Setup, view: View) -> Result<f64> {
         View::Screen => "",
         View::Page => "--quiet --ui",
     };
-    // Each on a terminal of its own, so that the kernel's scheduler takes none for a better one; the result goes to a
-    // file, and so does what is reported where it is not to be drawn.
+    // Each on its own terminal, so that the kernel's scheduler does not favour one; the result goes to a file, and so
+    // does standard error unless it is to be drawn.
     let reported = if view == View::Screen { String::new() } else { format!(" 2> '{}'", err.display()) };
     let line = format!(
         "stty cols 120 rows 40; '{}' bench '{}' --json -c {} -d {}s {view_words} > '{}'{reported}",

@@ -1,5 +1,5 @@
-//! `cargo xtask long`: what takes too long for every change, or needs what a check of every change may not count on, such
-//! as a database of elsewhere. What came of it stands in `docs/long.md`, with revision, machine and date.
+//! `cargo xtask long`: checks that take too long for every change, or need something a check of every change must not
+//! depend on, such as an external database. The results are in `docs/long.md`, with revision, machine and date.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 
-/// Where it is written down.
+/// The page with the results.
 const PAGE: &str = "docs/long.md";
-/// Its table stands between these.
+/// Its table is between these.
 const BEGIN: &str = "<!-- written by cargo xtask long -->";
 const END: &str = "<!-- end -->";
-/// How a step says that it could not look.
+/// How a step reports that it could not check.
 const NOT_CHECKED: &str = "NOT CHECKED";
-/// A command that only asks takes no longer.
+/// The longest a command that only queries takes.
 const QUICK: Duration = Duration::from_secs(60);
-/// Nor does cargo-deny, with the time to fetch its database.
+/// The longest cargo-deny takes, including the time to fetch its database.
 const DENY: Duration = Duration::from_secs(600);
 
 /// Options of `cargo xtask long`.
@@ -41,7 +41,7 @@ pub struct Args {
     rounds: u32,
 }
 
-/// Runs all of it.
+/// Runs everything.
 ///
 /// # Errors
 /// No step was chosen; the page cannot be written. Failures of steps are in the exit code.
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let outcome = work();
             let found = match &outcome {
                 Ok(found) => found.clone(),
-                // Its first line: the others may name paths of this machine.
+                // Its first line: the others may contain paths of this machine.
                 Err(error) => format!("FAILED: {}", error.to_string().lines().next().unwrap_or_default()),
             };
             rows.push((name, format!("| {name} | {found} | {:.0} s |", began.elapsed().as_secs_f64())));
@@ -74,8 +74,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.finish()
 }
 
-/// All test programs again and again: a test that fails by chance is a defect of the test. Every other round has two
-/// busy loops beside it.
+/// All test programs repeatedly: a test that fails by chance is a defect of the test. Every other round runs beside
+/// two busy loops.
 fn rounds(number: u32) -> Outcome {
     let mut failed = Vec::new();
     for round in 1..=number {
@@ -104,7 +104,7 @@ fn rounds(number: u32) -> Outcome {
     Ok(format!("{number} rounds of all tests, {} of them beside two busy loops: no failure", number / 2))
 }
 
-/// How old the page's figures are, as a step of `cargo xtask test`: it reports and does not judge.
+/// The age of the page's figures, as a step of `cargo xtask test`: it reports and does not judge.
 ///
 /// # Errors
 /// The page cannot be read, or names no revision.
@@ -137,7 +137,7 @@ fn name_of(row: &str) -> Option<&str> {
     row.strip_prefix("| ")?.split(" |").next()
 }
 
-/// How long it takes to build the program from a clone, as the README says to.
+/// How long it takes to build the program from a clone, as the README describes.
 fn source_build() -> Outcome {
     let dir = target().join("xtask/source-build");
     let _ = fs::remove_dir_all(&dir);
@@ -161,7 +161,7 @@ fn licences() -> Outcome {
     Ok(format!("{} workspaces: licences, sources and duplicates", workspaces.len()))
 }
 
-/// Known vulnerabilities, where the database can be had.
+/// Known vulnerabilities, if the database is available.
 fn advisories() -> Outcome {
     let deny = cargo_deny()?;
     let workspaces = workspaces()?;
@@ -181,7 +181,7 @@ fn advisories() -> Outcome {
     Ok(format!("{} workspaces: no advisory", workspaces.len()))
 }
 
-/// Whether cargo-deny failed for want of its database, and for nothing that it found.
+/// Whether cargo-deny failed only because its database was unavailable.
 fn is_out_of_reach(said: &str) -> bool {
     let has_found = said.contains("error[");
     !has_found && said.contains("failed to fetch advisory database")
@@ -194,7 +194,7 @@ fn check_with(deny: &Path, manifest: &str, checks: &[&str]) -> Command {
     command
 }
 
-/// The one that is installed, or one that is installed below `target/` now.
+/// The installed one, or one that is installed below `target/` now.
 fn cargo_deny() -> Result<PathBuf> {
     if let Some(found) = crate::command::find("cargo-deny") {
         return Ok(found);

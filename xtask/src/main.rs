@@ -1,14 +1,14 @@
-//! The chores of the house: `cargo xtask test` is everything CI checks, `cargo xtask long` what takes too long for that,
-//! `cargo xtask house` the rules the code is held to, `cargo xtask bench-peers` the comparison with other load generators,
-//! `cargo xtask bench-million` a million connections.
+//! The repository's chores: `cargo xtask test` is everything CI checks, `cargo xtask long` what takes too long for
+//! that, `cargo xtask house` the rules for the code, `cargo xtask bench-peers` the comparison with other load
+//! generators, `cargo xtask bench-million` a million connections.
 //!
-//! It looks at loadlab from outside, as a user would: it imports none of its crates.
+//! It tests loadlab from outside, as a user would: it imports none of its crates.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
 
 mod blocks;
 mod book;
-// Tests of the report drive the same one.
+// The report's tests use the same driver.
 #[allow(dead_code)]
 #[path = "../../crates/report/tests/support/browser.rs"]
 mod browser;

@@ -1,9 +1,9 @@
-//! `cargo xtask bench-million`: a given number of connections held at once by one loadlab process whose limit on open files
-//! is far below, one request answered on each, counted by the servers as well.
+//! `cargo xtask bench-million`: a given number of connections held at once by one loadlab process whose limit on open
+//! files is far below that, one request answered on each, counted by the servers as well.
 //!
-//! It runs in a network namespace of its own: with a firewall's connection tracking, the host's table would be full
-//! at a quarter of it. The servers are many stubs behind one port, because each of them does need a descriptor
-//! for every connection.
+//! It runs in a separate network namespace: with a firewall's connection tracking, the host's table would be full at
+//! a quarter of it. The servers are many stubs behind one port, because each of them does need a descriptor for every
+//! connection.
 
 use std::process::{ExitCode, Stdio};
 
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(tell(&report, args.connections, counted))
 }
 
-/// Says what this machine lacks for it.
+/// Reports what this machine lacks for it.
 fn lacking(connections: u64) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "a network namespace of its own needs root");
     let meminfo = std::fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;

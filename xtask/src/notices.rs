@@ -1,5 +1,5 @@
-//! Third-party notices: the licence texts of all that the binary is made of, in one file that goes with it
-//! (`loadlab licenses` prints it). `cargo xtask notices` writes it, `cargo xtask test` checks that it is fresh.
+//! Third-party notices: the licence texts of everything in the binary, in one file that accompanies it (`loadlab
+//! licenses` prints it). `cargo xtask notices` writes it, `cargo xtask test` checks that it is up to date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,13 +15,13 @@ use crate::steps::Outcome;
 
 /// The file.
 const FILE: &str = "crates/loadlab/THIRD-PARTY-NOTICES";
-/// What is in the binary beside crates: name, what it is for, where its licence is.
+/// Parts of the binary other than crates: name, purpose, where the licence is.
 const ASSETS: &[(&str, &str, &str)] =
     &[("uPlot", "draws the charts of HTML reports", "crates/report/assets/uplot/LICENSE")];
-/// How files with a licence begin, in small letters.
+/// Prefixes of licence file names, in lower case.
 const NAMES: &[&str] = &["license", "licence", "copying", "notice", "unlicense", "copyright"];
 
-/// Writes it anew.
+/// Regenerates it.
 ///
 /// # Errors
 /// It cannot be made or written.
@@ -35,7 +35,7 @@ pub fn write() -> Result<std::process::ExitCode> {
 /// A step of `cargo xtask test`.
 ///
 /// # Errors
-/// It is not what the dependencies make it.
+/// It does not match the dependencies.
 pub fn step() -> Outcome {
     let notices = notices()?;
     let written = fs::read_to_string(root().join(FILE)).context(FILE)?;
@@ -46,7 +46,7 @@ pub fn step() -> Outcome {
 fn notices() -> Result<String> {
     let metadata = metadata("Cargo.toml")?;
     let mut list = String::new();
-    // Each text once, with whom it is of.
+    // Each text once, with the packages it belongs to.
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut count = 0;
     for package in shipped(&metadata)? {
@@ -78,7 +78,7 @@ fn notices() -> Result<String> {
          Apache-2.0, https://github.com/rust-lang/rust)\nand what is listed here, {count} crates among it. Their licences \
          follow, each text once. Written by `cargo xtask notices`.\n\n{list}"
     );
-    // In the order of the first that has it, which is easier to look through than any of the texts.
+    // Sorted by the first package that has it, which is easier to search than the texts.
     let mut texts: Vec<(BTreeSet<String>, String)> = texts.into_iter().map(|(text, of)| (of, text)).collect();
     texts.sort();
     for (of, text) in texts {
@@ -89,8 +89,8 @@ fn notices() -> Result<String> {
     Ok(out)
 }
 
-/// Packages whose code is in the binary: what `loadlab` needs to run, directly or not; not what builds it or runs while
-/// it is compiled.
+/// Packages whose code is in the binary: what `loadlab` needs to run, directly or not; not what builds it or runs
+/// during compilation.
 fn shipped(metadata: &Value) -> Result<Vec<&Value>> {
     let packages = metadata["packages"].as_array().context("no packages")?;
     let by_id: BTreeMap<&str, &Value> = packages.iter().map(|p| (text(p, "id"), p)).collect();
@@ -146,7 +146,7 @@ fn licences_in(folder: &Path) -> Result<Vec<String>> {
     paths.iter().map(read).collect()
 }
 
-/// The same text however its lines end.
+/// Normalised line ends, so that equal texts compare equal.
 fn plain(text: &str) -> String {
     let lines: Vec<&str> = text.trim_start_matches('\u{feff}').lines().map(str::trim_end).collect();
     lines.join("\n").trim_matches('\n').to_owned()

@@ -1,8 +1,8 @@
-//! The README's first command as an ordinary user types it: without root, without capabilities, in a folder of their own.
-//! [`crate::readme`] runs it as whoever checks, which in CI is root.
+//! The README's first command as an ordinary user types it: without root, without capabilities, in a private folder.
+//! [`crate::readme`] runs it as the current user, which in CI is root.
 //!
-//! What was built is taken along, so that nothing is compiled anew but what the plan builds itself. Root's toolchain may
-//! lie where others must not look (`/root`, 0700): it is shown to the user in a mount namespace that ends with the command.
+//! Build results are taken along, so that only what the plan builds itself is compiled. Root's toolchain may be where
+//! others have no access (`/root`, 0700): it is exposed to the user in a mount namespace that ends with the command.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::lab::Record;
 use crate::root::{root, target};
 use crate::steps::Outcome;
 
-/// `nobody` and `nogroup`: users that every machine has.
+/// `nobody` and `nogroup`, which exist on every machine.
 const NOBODY: u32 = 65_534;
 
-/// Becomes the user and does the command: `$1` cargo's home, `$2` rustup's, `$3` the user's folder, `$4` the command; what
-/// follows are settings of cargo. The toolchain stays at its place, since cargo would compile anew what has another path: a
-/// folder around it that others may not enter is replaced by one that holds nothing else.
+/// Becomes the user and runs the command: `$1` cargo's home, `$2` rustup's, `$3` the user's folder, `$4` the command;
+/// the rest are settings of cargo. The toolchain stays in place, since cargo would recompile anything with another
+/// path: an inaccessible folder around it is replaced by one that contains nothing else.
 const AS_USER: &str = r#"
 set -euo pipefail
 places=("$1" "$2") user=$3 command=$4
@@ -47,7 +47,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --boundi
 /// Runs it.
 ///
 /// # Errors
-/// The command fails, or leaves no whole record of its own, or leaves processes behind.
+/// The command fails, or leaves no complete record, or leaves processes behind.
 pub fn run() -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Ok("these are an ordinary user's checks already".to_owned());
@@ -58,7 +58,7 @@ pub fn run() -> Outcome {
     let places = [cargo_home("CARGO_HOME", ".cargo"), cargo_home("RUSTUP_HOME", ".rustup")];
     let mut as_user = program("unshare");
     as_user.args(["--mount", "bash", "-c", AS_USER, "as-user"]).args(places).arg(home.path()).arg(&command);
-    // Built with other settings, what was taken along would be of no use.
+    // With other build settings, the results taken along would be useless.
     as_user.args(
         env::vars().filter(|(name, _)| is_for_builds(name)).map(|(name, value)| format!("{name}={value}")),
     );
@@ -69,7 +69,7 @@ pub fn run() -> Outcome {
     recorded(home.path())
 }
 
-/// The README's first block, with the program in place of what builds it.
+/// The README's first block, with the program in place of the command that builds it.
 fn first_command() -> Result<String> {
     const BUILDS: &str = "cargo run --release --";
     let text = fs::read_to_string(root().join("README.md")).context("README.md")?;
@@ -78,7 +78,7 @@ fn first_command() -> Result<String> {
     Ok(first.text.replace(BUILDS, "loadlab"))
 }
 
-/// The program, and the lab with what its builds left, in a folder that is the user's.
+/// The program, and the lab with its build results, in a folder owned by the user.
 fn move_in(home: &Path) -> Result<()> {
     fs::create_dir(home.join("labs"))?;
     for (from, to) in
@@ -108,7 +108,7 @@ fn processes_of(uid: u32, home: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let path = entry?.path();
-        // One that has ended meanwhile is none.
+        // One that has ended meanwhile does not count.
         let is_users = path.metadata().is_ok_and(|m| m.uid() == uid);
         let cwd = fs::read_link(path.join("cwd")).unwrap_or_default();
         if is_users && cwd.starts_with(home) {
@@ -119,7 +119,7 @@ fn processes_of(uid: u32, home: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// There is one record, its trials passed, and what they were made for was measured without rights as well.
+/// There is one record, its trials passed, and what they measure was also measured without privileges.
 fn recorded(home: &Path) -> Outcome {
     let runs: Vec<_> = fs::read_dir(home.join("loadlab-runs"))?.collect::<Result<_, _>>()?;
     ensure!(runs.len() == 1, "{} records", runs.len());

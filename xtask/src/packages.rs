@@ -1,5 +1,5 @@
-//! What has to be installed beside Rust: which programs the checks use, which Debian packages hold them, and
-//! how to get those that are missing.
+//! What must be installed besides Rust: which programs the checks use, which Debian packages contain them, and how to
+//! get missing ones.
 
 use std::time::Duration;
 
@@ -68,10 +68,11 @@ pub const FOR_PLANTED: &[Need] = &[
     need("tc", "iproute2", "a link that is narrowed"),
 ];
 
-/// Parts of the Rust toolchain that a minimal installation leaves out, and the command that shows them there.
+/// Components of the Rust toolchain that a minimal installation leaves out, and the command that shows they are
+/// present.
 const RUST_PARTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
-/// Sees to it that everything is there; with `install`, by installing what is not.
+/// Ensures that everything is installed; with `install`, by installing what is missing.
 ///
 /// # Errors
 /// What is missing, what for, and the command that installs it.
@@ -96,7 +97,7 @@ pub fn ready(needs: &[Need], install: bool) -> Outcome {
     Ok(format!("{} programs, {} parts of Rust", needs.len(), RUST_PARTS.len()))
 }
 
-/// Packages of the programs that are not there, each once.
+/// Packages of missing programs, each once.
 pub fn missing(needs: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<_> =
         needs.iter().filter(|n| find(n.program).is_none()).map(|n| n.package).collect();

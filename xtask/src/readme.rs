@@ -1,5 +1,5 @@
-//! The README's commands, run as they stand: each block fenced as `sh`, from the repository's folder, in the order of the
-//! page. Those of the book are run by [`crate::book::commands`].
+//! The README's commands, run unchanged: each block fenced as `sh`, from the repository's folder, in the order of the
+//! page. [`crate::book::commands`] runs those of the book.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::command::{path_with, program, shown};
 use crate::root::{root, target};
 use crate::steps::Outcome;
 
-/// This very command: where the README tells to run it, it is running.
+/// This very command: it is already running when the README says to run it.
 const THIS: &str = "cargo xtask test";
 
 /// Runs them all.
@@ -34,7 +34,7 @@ pub fn run_all() -> Outcome {
         let script = lines.join("\n");
         let mut command = program("bash");
         command.args(["-euo", "pipefail", "-c", &script]).env("PATH", &path);
-        // `cargo install` must leave the user's own programs alone.
+        // `cargo install` must not touch the user's own programs.
         command.env("CARGO_INSTALL_ROOT", target().join("xtask/installed"));
         let done = shown(&mut command)?;
         ensure!(done.status.success(), "README.md:{}: {}\n{script}", block.line, done.status);

@@ -1,15 +1,15 @@
-//! The repository on disk: where it is, and what is in it. Knows nothing of git, so that a tarball will do.
+//! The repository on disk: where it is, and what is in it. It does not use git, so a tarball works too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Folders that hold nothing of ours: what builds, runs and fuzzing leave, and git's own.
+/// Folders that contain nothing of ours: leftovers of builds, runs and fuzzing, and git's own.
 const NOT_OURS: &[&str] = &[".git", "artifacts", "corpus", "loadlab-runs", "node_modules", "target"];
 
 /// The repository's folder.
 pub fn root() -> PathBuf {
-    // Cargo says where the manifest is now; what was compiled in may be a folder that has since moved.
+    // Cargo provides the manifest's current location; the compiled-in one may have moved since.
     let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let here = manifest.filter(|dir| dir.ends_with("xtask"));
     let xtask = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
@@ -51,7 +51,7 @@ pub fn files(root: &Path) -> io::Result<BTreeSet<String>> {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let kind = entry.file_type()?;
-            // Below `src` a folder is code, whatever it is called.
+            // Below `src` a folder is code, whatever its name.
             let ours = folder.iter().any(|part| part == "src")
                 || !NOT_OURS.iter().any(|name| entry.file_name() == *name);
             if kind.is_dir() && ours {

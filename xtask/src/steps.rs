@@ -1,5 +1,5 @@
-//! Steps one after the other: a heading, the time taken, a loud failure, and on to the next, so that one run
-//! shows everything that is wrong.
+//! Steps one after the other: a heading, the time taken, a loud failure, and on to the next, so that one run shows
+//! everything that is wrong.
 
 use std::process::ExitCode;
 use std::thread;
@@ -26,12 +26,12 @@ struct Done {
 }
 
 impl Steps {
-    /// None yet. Where `only` names any, others are passed over.
+    /// None yet. If `only` names any, others are skipped.
     pub fn new(only: &[String]) -> Steps {
         Steps { only: only.to_vec(), done: Vec::new() }
     }
 
-    /// Does a step, whatever became of those before it.
+    /// Does a step, whatever the results of those before it.
     pub fn step(&mut self, name: &str, work: impl FnOnce() -> Outcome) {
         if !self.only.is_empty() && !self.only.iter().any(|part| name.contains(part.as_str())) {
             return;
@@ -69,7 +69,7 @@ impl Steps {
         self.done.append(&mut background.done);
     }
 
-    /// What became of all steps; the last line counts them.
+    /// The results of all steps; the last line counts them.
     pub fn finish(self) -> Result<ExitCode> {
         ensure!(!self.done.is_empty(), "no step has one of these names: {}", self.only.join(", "));
         println!("\n==== all steps");

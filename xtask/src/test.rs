@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything CI checks. Quick steps come first; each goes on after another's failure, and
-//! none passes by finding nothing to check.
+//! `cargo xtask test`: everything CI checks. Quick steps come first; each runs even after another's failure, and none
+//! passes by finding nothing to check.
 
 use std::process::{Command, ExitCode};
 
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return steps.finish();
     }
     steps.step("build of tests", build_of_tests);
-    // Tests mostly wait. The release build comes first: it does not hold the lock that `cargo test` needs to begin.
+    // Tests mostly wait. The release build comes first: it does not hold the lock that `cargo test` needs to start.
     let builds = |others: &mut Steps| {
         others.step("build", build);
         others.step("dist: build", || dist::check::build(args.install));
@@ -53,10 +53,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step_with("tests", || tests(args.install), builds);
     dist::check::steps(&mut steps);
     steps.step("tests of labs", tests_of_labs);
-    // These measure, and have the machine to themselves.
+    // These measure, and need the machine to themselves.
     steps.step("planted bottlenecks", planted::quick);
     steps.step("labs end to end", lab::run_all);
-    // Of these it matters that they work, not how fast.
+    // For these it matters that they work, not how fast.
     let lints = |others: &mut Steps| {
         others.step("clippy", clippy);
         others.step("docs", docs);
@@ -74,13 +74,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.finish()
 }
 
-/// The comparison with peers in small: our own programs, a second each. That it works is checked, not what it finds.
+/// The comparison with peers in small: our own programs, a second each. This checks that it works, not its results.
 fn peers() -> Outcome {
     let only = ["loadlab", "loadlab-epoll", "bare-epoll", "bare-timer"].map(|tool| ["--only", tool]);
     let cases =
         ["get-50", "close", "post-1k", "tls-50", "tls-close", "http2-20x10", "journey-50", "late-1000"]
             .map(|case| ["--case", case]);
-    // A process of its own: it moves into another network.
+    // A separate process, because it moves into another network.
     let mut command = program(std::env::current_exe().context("this program's file")?);
     command.args(["bench-peers", "--seconds", "1", "--rounds", "1"]);
     let ran = shown(command.args(only.as_flattened()).args(cases.as_flattened()))?;
@@ -91,7 +91,7 @@ fn peers() -> Outcome {
     Ok(format!("{rows} rows"))
 }
 
-/// A workspace of its own, so that nobody has to build its engine.
+/// A separate workspace, so that other builds do not need its engine.
 const FUZZ: &str = "fuzz/Cargo.toml";
 
 fn format() -> Outcome {
@@ -151,9 +151,9 @@ fn quick_tests() -> Outcome {
     Ok(format!("{crates} of libraries, {binary} of the binary"))
 }
 
-/// Where all that is missing was installed, no test may be left out.
+/// If everything missing was installed, no test may be skipped.
 fn tests(installed: bool) -> Outcome {
-    // Unoptimised: building optimised test programs takes longer than what they save.
+    // Unoptimised: building optimised test programs takes longer than it saves.
     let tests = |more: &[&str]| {
         let mut command = all_tests(more);
         if installed {
@@ -174,11 +174,11 @@ fn tests(installed: bool) -> Outcome {
     judge(&ran).with_context(|| format!("{names}: alone they {alone}"))
 }
 
-/// So few are run again, alone: whether something was in their way or they fail by themselves is where to look first. They
-/// have failed all the same.
+/// Up to this many failed tests are run again, alone: whether they were disturbed or fail on their own shows where to
+/// look first. They count as failed all the same.
 const MOST_AGAIN: usize = 3;
 
-/// The names of tests that failed, by the lines that tell of each; `None` where these do not tell all: a test program that
+/// The names of failed tests, from the lines that report each; `None` if these are incomplete: a test program that
 /// was killed, or output in the middle of a line.
 fn failed(text: &str) -> Option<Vec<String>> {
     let names = text.lines().filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
@@ -216,7 +216,7 @@ fn tests_of_labs() -> Outcome {
     Ok(found.join(", "))
 }
 
-/// A command of cargo on the fuzz targets, which shares what the workspace has compiled.
+/// A cargo command on the fuzz targets, sharing what the workspace has compiled.
 fn of_fuzz(args: &[&str]) -> Command {
     let (command, options) = args.split_first().expect("a command");
     let mut cargo = cargo(&[&[*command, "--manifest-path", FUZZ], options].concat());
@@ -224,12 +224,12 @@ fn of_fuzz(args: &[&str]) -> Command {
     cargo
 }
 
-/// The bodies of the fuzz targets over their seeds, and the targets themselves as far as the compiler goes:
-/// fuzzing takes longer than a check may (fuzz/README.md).
+/// The bodies of the fuzz targets over their seeds, and the targets themselves as far as the compiler goes: fuzzing
+/// takes longer than a check may (fuzz/README.md).
 fn fuzz_targets() -> Outcome {
     let found = judge(&shown(&mut of_fuzz(&["test", "--locked"]))?)?;
     let mut engine = of_fuzz(&["check", "--locked", "--bins", "--features", "engine"]);
-    // Nothing is linked, so that nobody waits for libFuzzer itself to be compiled.
+    // Nothing is linked, so libFuzzer itself need not be compiled.
     let ran = shown(engine.env("CUSTOM_LIBFUZZER_PATH", root::target().join("no-engine.a")))?;
     ensure!(ran.status.success(), "cargo check: {}", ran.status);
     Ok(found)
@@ -242,7 +242,7 @@ fn check(what: &str, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs tests; that there are any counts as much as that they pass.
+/// Runs tests; there must be some, and they must pass.
 fn count_tests(args: &[&str]) -> Outcome {
     judge(&shown(&mut cargo(args))?)
 }
@@ -260,10 +260,10 @@ fn judge(ran: &Ran) -> Outcome {
     Ok(format!("{passed} tests"))
 }
 
-/// What is repeated of a test that failed, or of a command: the summary of all steps is where a reader looks first.
+/// How much is repeated of a failed test or command: readers look at the summary of all steps first.
 const MOST_LINES: usize = 40;
 
-/// What each failed test printed; the last lines of all where none is named.
+/// The output of each failed test; the last lines of everything if none is named.
 fn output_of_failed(text: &str) -> String {
     let is_heading = |line: &&str| line.starts_with("---- ") && line.ends_with(" ----");
     let mut found: Vec<&str> = Vec::new();
@@ -354,7 +354,7 @@ mod tests {
             "running 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored\nerror: test failed\n",
             Some(&[]),
         );
-        // killed before its result; a name that output stands before
+        // killed before its result; a name preceded by output
         check(reported, None);
         check(&format!("{reported}{result}").replace("test a ... FAILED", "test a ... words\nFAILED"), None);
     }

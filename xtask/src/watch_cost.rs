@@ -1,8 +1,9 @@
-//! `cargo xtask watch-cost`: whether watching a system makes a load late. The same load again and again, with fifty
-//! components to be watched and with none, in turn, so that a machine that changes its mind changes it for both.
+//! `cargo xtask watch-cost`: whether watching a system makes a load late. The same load repeatedly, with fifty
+//! components to be watched and with none, in turn, so that a change of the machine's speed affects both.
 //!
-//! At one request a second there is one lateness in each tick, and all rounds together have enough of them for a
-//! percentile; at a hundred a second each round has. On a busy machine the figures are noise, and the command says so.
+//! At one request per second there is one lateness in each tick, and all rounds together have enough of them for a
+//! percentile; at a hundred per second each round has. On a busy machine the figures are noise, and the command
+//! reports that.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,9 +20,9 @@ use crate::peers::table::median;
 
 /// By how much lateness with components may differ from lateness without: a share of the latter.
 const MOST: f64 = 0.1;
-/// Watching fifty components may take so much of a core.
+/// How much of a core watching fifty components may take.
 const MOST_CPU: f64 = 0.01;
-/// The watcher's threads, by the beginning of their name.
+/// The prefix of the watcher's thread names.
 const WATCHER: &str = "loadlab-watch";
 
 /// Measure whether watching fifty components makes a load late, and what it costs
@@ -47,17 +48,17 @@ pub struct Args {
     strict: bool,
 }
 
-/// What the loads of one kind came to.
+/// The results of the loads of one kind.
 #[derive(Default)]
 struct Seen {
-    /// Milliseconds, of single requests or of percentiles of rounds.
+    /// Milliseconds, for single requests or for percentiles of rounds.
     late_ms: Vec<f64>,
     /// Shares of a core.
     cpu: Vec<f64>,
 }
 
 impl Seen {
-    /// The 99th percentile: of requests where there is one a second, else in the median round.
+    /// The 99th percentile: over requests if there is one per second, else in the median round.
     fn p99_ms(&self, rate: u64) -> f64 {
         if rate > 1 {
             return median(self.late_ms.clone()).unwrap_or(f64::NAN);
@@ -98,7 +99,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if args.strict && is_much { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The table, and whether it is more than it may be.
+/// The table, and whether the limits are exceeded.
 fn table(rates: &[u64], seen: &[[Seen; 2]]) -> (String, bool) {
     let mut text = String::from(
         "| rate | late p99 without | late p99 with | with / without | watcher, of a core |\n|---|---|---|---|---|\n",
@@ -147,7 +148,7 @@ fn once(args: &Args, setup: &Setup, plan: &str) -> Result<(Vec<f64>, f64)> {
     command.args(["run", "--quiet", "--out"]).arg(&out).arg(&path);
     command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("err"))?);
     let mut child = Ends(command.spawn().context("cannot start the load")?);
-    // CPU time of its watcher. Coming up and going down take their time, too.
+    // CPU time of its watcher. Starting up and shutting down take their time, too.
     let mut cpu_ns = 0;
     let longest = Duration::from_secs(args.seconds) + 2 * SPARE;
     sooner_or_later("the end of a load", (longest, Duration::from_millis(230)), || {
@@ -172,7 +173,7 @@ fn lates(ticks: &str) -> Result<Vec<f64>> {
     Ok(ticks.iter().filter_map(|tick| tick["late_ms"]["max"].as_f64()).collect())
 }
 
-/// What the kernel's scheduler gave to threads of that name so far.
+/// CPU time that the kernel has given to threads of that name so far.
 fn watcher_ns(pid: u32) -> u64 {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let mut sum = 0;

@@ -1,7 +1,7 @@
-//! The least that a closed loop over epoll can do: one receive and one send for each exchange, edge-triggered, one
-//! clock reading and one count. It takes answers together and holds sends back as loadlab's engine does
-//! (docs/measuring.md), and is the limit that loadlab's epoll backend is held against. It knows the length of an answer
-//! and looks at nothing in it.
+//! The minimum of a closed loop over epoll: one receive and one send for each exchange, edge-triggered, one clock
+//! reading and one count. It takes answers together and holds sends back as loadlab's engine does
+//! (docs/measuring.md), and is the limit that loadlab's epoll backend is compared with. It knows the length of an
+//! answer and looks at nothing in it.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 struct Conn {
     socket: Option<OwnedFd>,
     connecting: bool,
-    /// Bytes of the present answer.
+    /// Bytes of the current answer.
     got: usize,
     started_ns: u64,
 }
@@ -45,7 +45,7 @@ struct Loop {
     together: Together,
     /// Connections whose request goes out at the end of the turn.
     held: Vec<usize>,
-    /// Connections that are made then.
+    /// Connections to open then.
     opening: Vec<usize>,
 }
 
@@ -97,7 +97,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Makes connections, step by step for all of them.
+    /// Opens connections, step by step for all of them.
     fn open(&mut self) -> Result<()> {
         let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
         for id in &self.opening {
@@ -163,7 +163,7 @@ impl Loop {
     fn event(&mut self, id: usize, flags: epoll::EventFlags, buffer: &mut [u8]) -> Result<()> {
         let conn = &mut self.conns[id];
         if conn.socket.is_none() {
-            // Of the one that was closed in this turn.
+            // For the one that was closed in this turn.
             return Ok(());
         }
         if conn.connecting {

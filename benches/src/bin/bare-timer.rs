@@ -1,6 +1,6 @@
-//! The least that an open loop can do: it waits for each due time of a constant rate, to the nanosecond and on one
-//! thread, and notes how late it woke. With a server it sends one request each time, on the next free of the
-//! connections it opened before. It is the limit that the lateness of loadlab's schedule is held against.
+//! The minimum of an open loop: it waits for each due time of a constant rate, to the nanosecond and on one thread,
+//! and records how late it woke. With a server it sends one request each time, on the next free one of its previously
+//! opened connections. It is the limit that the lateness of loadlab's schedule is compared with.
 
 use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::OwnedFd;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     loadlab_benches::tell(run(&Args::parse()))
 }
 
-/// The schedule, and what became of it.
+/// The schedule, and its results.
 struct Timer {
     rate_per_s: f64,
     total: u64,
@@ -54,7 +54,7 @@ fn run(args: &Args) -> Result<serde_json::Value> {
     let late_ns = Vec::with_capacity(total as usize);
     let mut timer = Timer { rate_per_s: args.rate, total, next: 0, begun_ns: 0, late_ns };
     let mut requests = args.server.map(|server| Requests::open(server, args)).transpose()?;
-    // A moment ahead, so that nothing is late because it had to begin.
+    // Slightly in the future, so that nothing is late because of startup.
     timer.begun_ns = now_ns() + 20_000_000;
     match &mut requests {
         Some(requests) => with_requests(&mut timer, requests)?,
@@ -75,12 +75,12 @@ fn run(args: &Args) -> Result<serde_json::Value> {
 }
 
 impl Timer {
-    /// When the next one falls due, if there is one.
+    /// When the next one is due, if there is one.
     fn due(&self) -> Option<u64> {
         (self.next < self.total).then(|| self.begun_ns + (self.next as f64 * 1e9 / self.rate_per_s) as u64)
     }
 
-    /// Notes what has fallen due by now; true if something has.
+    /// Records what is due by now; true if anything is.
     fn notice(&mut self, now: u64) -> bool {
         let Some(due) = self.due().filter(|due| *due <= now) else { return false };
         self.late_ns.push(now - due);

@@ -1,7 +1,7 @@
-//! The least that a closed loop over io_uring can do: receives that repeat themselves into shared buffers, sends
-//! without completions of their own, sockets in the ring's table, one clock reading and one count. It takes answers
-//! together and does what goes out kind by kind, as loadlab's engine does (docs/measuring.md), and is the limit that
-//! loadlab's io_uring backend is held against. It knows the length of an answer and looks at nothing in it.
+//! The minimum of a closed loop over io_uring: multishot receives into shared buffers, sends without their own
+//! completions, sockets in the ring's table, one clock reading and one count. It takes answers together and submits
+//! operations kind by kind, as loadlab's engine does (docs/measuring.md), and is the limit that loadlab's io_uring
+//! backend is compared with. It knows the length of an answer and looks at nothing in it.
 
 #![expect(unsafe_code, reason = "the ring's memory and its entries: a bare loop has no library in between")]
 
@@ -13,22 +13,22 @@ use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, SubmitArgs, Timespec
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use loadlab_benches::{Asked, Tally, Together, fine_timers, learn, now_ns, raise_file_limit};
 
-/// As in the engine: entries of both queues, the group of receive buffers, their size where there are many and few.
+/// As in the engine: entries of both queues, the group of receive buffers, and their size with many and with few.
 const ENTRIES: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 const GROUP: u16 = 0;
 const BUFFER: usize = 16 * 1024;
 const LARGE_BUFFER: usize = 32 * 1024;
-/// From the end of one to the begin of the next.
+/// From the end of one to the start of the next.
 const APART: usize = 5 * 64;
 
-/// What a completion is of: the upper half of its user data.
+/// The kind of a completion: the upper half of its user data.
 const NOTHING: u64 = 0;
 const CONNECT: u64 = 1;
 const RECEIVE: u64 = 2;
 const SEND: u64 = 3;
 
-/// In which order they are submitted.
+/// The order in which they are submitted.
 const CLOSES: usize = 0;
 const SENDS: usize = 1;
 const MAKES: usize = 2;
@@ -41,12 +41,12 @@ fn main() -> ExitCode {
 
 #[derive(Clone, Copy, Default)]
 struct Conn {
-    /// Bytes of the present answer.
+    /// Bytes of the current answer.
     got: usize,
     started_ns: u64,
 }
 
-/// Everything but the ring: its queues are borrowed while a turn lasts.
+/// Everything but the ring: its queues are borrowed during a turn.
 struct Loop {
     address: Box<libc::sockaddr_in>,
     request: Vec<u8>,
@@ -57,7 +57,7 @@ struct Loop {
     in_flight: usize,
     together: Together,
     buffers: Buffers,
-    /// What goes into the next submission, kind by kind as in the engine.
+    /// The next submission, kind by kind as in the engine.
     next: [Vec<squeue::Entry>; 5],
 }
 
@@ -103,7 +103,7 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
     while bare.in_flight > 0 {
         bare.turn(&mut ring)?;
     }
-    // What is queued still are closes; what is under way points into `bare`.
+    // Only closes are still queued; what is in progress points into `bare`.
     bare.submit(&mut ring)?;
     ring.submitter().submit().context("submit")?;
     let all = io_uring::types::CancelBuilder::any();
@@ -138,7 +138,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Moves what is next into the submission queue, and into the kernel where there is more than it holds.
+    /// Moves pending entries into the submission queue, and submits to the kernel when it is full.
     fn submit(&mut self, ring: &mut IoUring) -> Result<()> {
         for entry in self.next.iter_mut().flat_map(|entries| entries.drain(..)) {
             // SAFETY: what entries point to lives in `self` and in boxes that do not move, until the ring is gone.
@@ -164,7 +164,7 @@ impl Loop {
     #[inline]
     fn receive(&mut self, id: u32) {
         let entry = if self.close {
-            // A connection that lives for one exchange: arming a receive that repeats itself costs more.
+            // For a connection that lives for one exchange, arming a multishot receive costs more.
             opcode::Recv::new(Fixed(id), std::ptr::null_mut(), 0)
                 .buf_group(GROUP)
                 .build()
@@ -256,8 +256,8 @@ fn raw_address(server: std::net::SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// Receive buffers, handed to the kernel in a ring of their own; as many as in the engine. Never unmapped: they
-/// live as long as the program.
+/// Receive buffers, handed to the kernel in a separate ring; as many as in the engine. Never unmapped: they live as
+/// long as the program.
 struct Buffers {
     entries: *mut BufRingEntry,
     memory: *mut u8,
@@ -297,7 +297,7 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Lets the kernel see what was given back.
+    /// Makes returned buffers visible to the kernel.
     #[inline]
     fn publish(&self) {
         use std::sync::atomic::{AtomicU16, Ordering};

@@ -1,8 +1,8 @@
-//! A server that knows what happened: it answers every GET at once, stands still for a set time if asked to, and logs
-//! for each request when it could have been read and when it was answered. When its standard input ends it tells, as
-//! one JSON object, what response times and lateness were in truth (see [`truth`]).
+//! A server that knows the truth: it answers every GET at once, freezes for a set time if requested, and logs for
+//! each request when it could have been read and when it was answered. When its standard input ends it prints, as one
+//! JSON object, what response times and lateness really were (see [`truth`]).
 //!
-//! Arrival is the kernel's own receive timestamp, so neither the freeze nor the stub's own wake-ups are in it.
+//! Arrival is the kernel's own receive timestamp, so it includes neither the freeze nor the stub's own wake-ups.
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a program")]
 #![expect(unsafe_code, reason = "receive timestamps of the kernel, which no safe wrapper reads")]
@@ -23,7 +23,7 @@ use rustix::net;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/// Asked for by those who learn the answer's length; not in the log.
+/// Requested to learn the answer's length; not in the log.
 const NOT_LOGGED: &[u8] = b"GET /learn ";
 /// Room for the log, so that it does not move while it grows.
 const LOG: usize = 1 << 20;
@@ -60,7 +60,7 @@ struct Stub {
     open: Vec<Option<OwnedFd>>,
     froze: bool,
     log: Vec<Seen>,
-    /// Requests that did not come in one piece: not answered, so that nobody takes the log for whole.
+    /// Requests that did not come in one piece: not answered, so that the log is not taken as complete.
     pieces: u64,
 }
 
@@ -116,7 +116,7 @@ impl Stub {
         }
     }
 
-    /// Does nothing for a while, once. Requests come all the time, so one of them brings it here in time.
+    /// Freezes once, for a while. Requests come all the time, so one of them triggers it in time.
     fn freeze_if_due(&mut self) {
         let (Some((after_ns, length_ns)), Some(first)) = (self.freeze, self.log.first()) else { return };
         let at_ns = first.arrived_ns + after_ns;
@@ -140,7 +140,7 @@ impl Stub {
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
                 Err(error) => return Err(error).context("accept"),
             };
-            // Descriptors 0 and 1 are taken, so they can stand for something else.
+            // Descriptors 0 and 1 are taken, so their numbers can have other meanings.
             let fd = socket.as_raw_fd() as usize;
             epoll::add(&self.poll, &socket, epoll::EventData::new_u64(fd as u64), epoll::EventFlags::IN)?;
             if self.open.len() <= fd {
@@ -169,7 +169,7 @@ impl Stub {
         }
         let now = now_ns();
         if !request.starts_with(NOT_LOGGED) {
-            // The stamp is on the clock of the day; the two are read together to go from one to the other.
+            // The stamp is on the wall clock; reading both together converts from one to the other.
             let day_ns = nanoseconds(clock_gettime(ClockId::Realtime));
             let arrived_ns = stamp_ns.map_or(now, |at| now - day_ns.saturating_sub(at).min(now));
             self.log.push(Seen { arrived_ns, answered_ns: now });
@@ -191,7 +191,7 @@ impl Stub {
     }
 }
 
-/// Whether standard input has come to its end.
+/// Whether standard input has ended.
 fn ended(buffer: &mut [u8]) -> Result<bool> {
     Ok(rustix::io::read(std::io::stdin().as_fd(), buffer).context("standard input")? == 0)
 }
@@ -212,9 +212,9 @@ fn stamp_arrivals(socket: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Receives, and says when the last of it came, by the clock of the day in nanoseconds, where the kernel tells.
+/// Receives, and returns when the last part arrived, on the wall clock in nanoseconds, if the kernel reports it.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
-    // Room for one timestamp; u64 so that it is aligned as a cmsghdr must be.
+    // Room for one timestamp; u64 for the alignment of a cmsghdr.
     let mut control = [MaybeUninit::<u64>::uninit(); 8];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all bytes zero are a value of this plain C structure.

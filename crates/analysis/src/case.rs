@@ -1,4 +1,4 @@
-//! One case over its trials: which of them its figures are made from, and what each figure came to.
+//! One case over its trials: which of them its figures are made from, and the value of each figure.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub struct CaseFindings<'a> {
     pub verdict: Verdict,
     /// What held its typical trial back; empty if nothing was measured.
     pub diagnosis: Diagnosis,
-    /// Of so many of its trials the same is said first.
+    /// How many of its trials have the same first suspect.
     pub agreeing: usize,
 }
 
@@ -34,11 +34,11 @@ pub struct CaseFindings<'a> {
 pub struct TrialFindings<'a> {
     /// From 1.
     pub number: u32,
-    /// Its summary: as written, or put together when it was cut off. `None`: there is nothing of it.
+    /// Its summary: as written, or reconstructed if it was cut off. `None` if there is none.
     pub summary: Option<Cow<'a, Summary>>,
-    /// What was recorded; `None` when it never began.
+    /// What was recorded; `None` if it never began.
     pub record: Option<&'a TrialRecord>,
-    /// Why it failed or is missing, in words; `None` when it went as planned.
+    /// Why it failed or is missing, in words; `None` if it went as planned.
     pub trouble: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct TrialFindings<'a> {
 pub struct Spread {
     /// Of each trial, in order.
     pub values: Vec<Value>,
-    /// The middle one; of an even number the worse of the middle two, never an average.
+    /// The middle one; for an even number the worse of the middle two, never an average.
     pub median: Value,
     /// The smallest known.
     pub min: Option<f64>,
@@ -56,7 +56,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of the figures of trials. A value that is only known from below sorts above all known ones.
+    /// From the figures of trials. A value known only from below sorts above all known ones.
     pub fn of(values: Vec<Value>, better: Better) -> Spread {
         let mut reported: Vec<Value> =
             values.iter().copied().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).collect();
@@ -66,7 +66,7 @@ impl Spread {
             _ => (2, 0.0),
         };
         reported.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
-        // Where no trial has samples enough, the estimate in the middle stands for all.
+        // If no trial has enough samples, the estimate in the middle represents all.
         let mut few: Vec<Few> =
             values.iter().filter_map(|v| if let Value::Between(f) = v { Some(*f) } else { None }).collect();
         few.sort_by(|a, b| a.likely().total_cmp(&b.likely()));
@@ -83,7 +83,7 @@ impl Spread {
         }
     }
 
-    /// Trials that told it.
+    /// Trials that reported it.
     pub fn reported(&self) -> usize {
         self.values.iter().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).count()
     }
@@ -95,14 +95,14 @@ impl CaseFindings<'_> {
         self.trials.iter().filter_map(|t| t.summary.as_deref())
     }
 
-    /// The summaries its figures are made from: of valid trials, which went to the end of their load and can be trusted.
-    /// Where there is none, of those that went to the end, and where there is none of these either, of all: reports say so.
+    /// The summaries its figures are made from: of valid trials, which completed their load and can be trusted. If
+    /// there are none, of those that completed; if there are none of these either, of all. Reports state which.
     pub fn whole(&self) -> impl Iterator<Item = &Summary> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         self.summaries().filter(move |s| self::fitness(s) == fitness)
     }
 
-    /// Trials that are left out of its figures, and why, in words.
+    /// Trials that are left out of its figures, and the reasons in words.
     pub fn left_out(&self) -> Vec<String> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let why = |t: &TrialFindings<'_>| {
@@ -132,7 +132,7 @@ impl CaseFindings<'_> {
         Spread::of(self.whole().map(of).collect(), Better::Less)
     }
 
-    /// The trial whose goodput is the median: the one to draw. One that is not valid only if none is.
+    /// The trial to draw: the one whose goodput is the median. An invalid one only if no trial is valid.
     pub fn typical(&self) -> Option<&TrialFindings<'_>> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let fit = |t: &&TrialFindings<'_>| {
@@ -145,8 +145,8 @@ impl CaseFindings<'_> {
     }
 }
 
-/// How fit a trial is to make figures of: 2 is a valid one, 1 went to its end and cannot be trusted, 0 is of another
-/// length than was planned.
+/// How suitable a trial is for figures: 2 is valid, 1 completed but cannot be trusted, 0 has another length than
+/// planned.
 fn fitness(summary: &Summary) -> u8 {
     match (summary.ended, summary.verdict) {
         (Ended::Partial | Ended::Interrupted | Ended::Broken, _) => 0,

@@ -1,16 +1,16 @@
 //! Whether two cases differ, and by how much: better, worse, the same, or cannot tell.
 //!
-//! The trial is the unit: the thousands of requests in it share a start, a memory layout and a noisy neighbour,
-//! and are no independent witnesses. Each figure is one number a trial. Figures on a scale of ratios are compared
-//! by their logarithms, so that half and double are equally far from the same.
+//! The trial is the unit: the thousands of requests in it share a start, a memory layout and a noisy neighbour, so
+//! they are not independent. Each figure is one number per trial. Figures on a ratio scale are compared by their
+//! logarithms, so that half and double are equally far from the same.
 //!
-//! - Trials of one run whose cases took turns are paired by round: what troubled the machine in a round troubled
-//!   both. The interval is Student's, over the differences within rounds.
-//! - All else is Welch's interval (Welch 1947, with Satterthwaite's degrees of freedom), which does not presume
-//!   that both vary alike.
+//! - Trials of one run whose cases took turns are paired by round: a disturbance in a round affected both. The
+//!   interval is Student's, over the differences within rounds.
+//! - All others use Welch's interval (Welch 1947, with Satterthwaite's degrees of freedom), which does not assume
+//!   equal variances.
 //! - Looking at several figures finds a difference somewhere by chance alone. Holm's procedure (1979) keeps the
-//!   chance of a single false alarm in a comparison at 5 %, whatever ties the figures to one another. The interval
-//!   that is reported is the one the figure was judged by, so that what is reported and the verdict never disagree.
+//!   chance of a single false alarm in a comparison at 5 %, however the figures depend on one another. The reported
+//!   interval is the one the figure was judged by, so the report and the verdict never disagree.
 //!
 //! It reads no record and draws nothing.
 
@@ -22,7 +22,7 @@ use crate::case::{Spread, TRIALS_FOR_DIFFERENCES};
 use crate::metric::{self, Better, Metric, Unit, Value};
 use crate::student;
 
-/// With more trials than this nobody waits for an answer.
+/// More trials than this are impractical.
 const MOST_TRIALS: u64 = 10_000;
 
 /// How to judge.
@@ -30,7 +30,7 @@ const MOST_TRIALS: u64 = 10_000;
 pub struct Options {
     /// An interval inside ± this share is "the same".
     pub equivalence_margin: f64,
-    /// Chance that a comparison of two equal cases raises no alarm at all.
+    /// The probability that a comparison of two equal cases raises no alarm at all.
     pub confidence: f64,
 }
 
@@ -40,21 +40,21 @@ impl Default for Options {
     }
 }
 
-/// What is said of a figure.
+/// The verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// The other case is better.
     Better,
     /// The other case is worse.
     Worse,
-    /// The same, as near as was asked.
+    /// The same, within the requested margin.
     Same,
-    /// The trials do not tell.
+    /// The trials are inconclusive.
     CannotTell,
 }
 
 impl Call {
-    /// As it stands in JSON.
+    /// Its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Call::Better => "better",
@@ -65,17 +65,17 @@ impl Call {
     }
 }
 
-/// How trials stand to one another.
+/// How trials relate to one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// By round, within one run whose cases took turns.
     Paired,
-    /// Welch's, for trials that have nothing to do with one another.
+    /// Welch's, for independent trials.
     Welch,
 }
 
 impl Method {
-    /// As it stands in JSON.
+    /// Its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Method::Paired => "paired_t",
@@ -89,7 +89,7 @@ impl Method {
 pub enum Scale {
     /// By the ratio: times, rates, sizes.
     Ratio,
-    /// By the difference: shares that may well be nothing at all.
+    /// By the difference: shares that may well be zero.
     Difference,
 }
 
@@ -97,7 +97,7 @@ pub enum Scale {
 const COMPARED: [&str; 8] =
     ["goodput", "p50", "p90", "p99", "cpu_per_request", "memory_peak", "errors", "loss"];
 
-/// What cases are compared by: the figures that the plan names, as far as one way is better, then the usual ones.
+/// The figures cases are compared by: those named by the plan that have a better direction, then the usual ones.
 fn compared(of_plan: &[Metric]) -> Vec<Metric> {
     let mut all: Vec<Metric> = of_plan.iter().filter(|m| m.better() != Better::Neither).cloned().collect();
     let usual = COMPARED.iter().filter(|id| !of_plan.iter().any(|m| m.stands_for(id)));
@@ -105,7 +105,7 @@ fn compared(of_plan: &[Metric]) -> Vec<Metric> {
     all
 }
 
-/// Shares are compared by their difference: they may well be nothing at all.
+/// Shares are compared by their difference: they may well be zero.
 fn scale_of(metric: &Metric) -> Scale {
     if metric.unit == Unit::Share { Scale::Difference } else { Scale::Ratio }
 }
@@ -115,9 +115,9 @@ fn scale_of(metric: &Metric) -> Scale {
 pub struct Side<'a> {
     /// What it is called.
     pub name: String,
-    /// Its trials that can be compared, with the round they ran in.
+    /// Its comparable trials, with the round they ran in.
     pub trials: Vec<(u32, &'a Summary)>,
-    /// Trials that cannot, and why.
+    /// Trials that are not comparable, and why.
     pub left_out: Vec<String>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// Its trials of rounds that another has as well.
+    /// Its trials of rounds that the other side has as well.
     fn rounds_of(&self, with: &Side<'_>) -> Vec<(u32, &'a Summary)> {
         let both = |round: u32| with.trials.iter().any(|t| t.0 == round);
         self.trials.iter().copied().filter(|t| both(t.0)).collect()
@@ -157,28 +157,28 @@ impl<'a> Side<'a> {
 /// Two cases side by side. Every ratio is the other's over the base's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What is compared with.
+    /// The baseline.
     pub base: String,
-    /// What is compared.
+    /// The case compared with it.
     pub other: String,
     /// How.
     pub method: Method,
-    /// Trials of each that were compared; of paired ones the rounds, twice.
+    /// Number of trials compared on each side; for paired ones the rounds, twice.
     pub trials: (usize, usize),
     /// A row for each figure that either of them has.
     pub rows: Vec<Row>,
-    /// Why no difference can be told whatever the figures are.
+    /// Why no difference can be shown whatever the figures are.
     pub why_not: Option<String>,
     /// Trials that were left out, in words.
     pub left_out: Vec<String>,
-    /// The bottleneck of most of the other's trials is another one than that of most of the base's, in words.
+    /// In words, if most of the other's trials have a different bottleneck than most of the base's.
     pub moved: Option<String>,
     /// How it was judged.
     pub options: Options,
 }
 
-/// Where the bottleneck is in most of the trials: the component, or the kind where nobody can be named. `None` where
-/// no more than half of them agree.
+/// Where the bottleneck is in most of the trials: the component, or the kind if none can be named. `None` if no more
+/// than half of them agree.
 fn usual_bottleneck(trials: &[(u32, &Summary)]) -> Option<(String, &'static str)> {
     let mut counts: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
     for bottleneck in trials.iter().filter_map(|(_, s)| s.bottleneck.as_ref()) {
@@ -208,7 +208,7 @@ impl Comparison {
         self.rows.iter().any(|r| r.call == Call::Worse)
     }
 
-    /// Rows of which this is said.
+    /// Rows with this verdict.
     pub fn called(&self, call: Call) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |r| r.call == call)
     }
@@ -225,15 +225,15 @@ pub struct Row {
     pub base: Spread,
     /// Over the other's.
     pub other: Spread,
-    /// What the trials say: a ratio, or a difference of shares. It is of pairs of trials, or of means over them, and not
-    /// one median over the other.
+    /// The result of the trials: a ratio, or a difference of shares. It comes from pairs of trials, or from means
+    /// over them; it is not one median over the other.
     pub effect: Option<Effect>,
-    /// What follows.
+    /// The verdict.
     pub call: Call,
-    /// Why it cannot be known, or what else must be known.
+    /// Why it cannot be known, or what else the reader should know.
     pub note: Option<String>,
-    /// Trials of each case that would settle it, if they go on like these; `None` where it is settled or
-    /// nothing can be said.
+    /// Trials of each case that would settle it, if they continue like these; `None` if it is settled or cannot be
+    /// predicted.
     pub trials_needed: Option<u64>,
 }
 
@@ -242,8 +242,8 @@ pub struct Row {
 pub struct Effect {
     /// The estimate: of ratios the geometric mean.
     pub value: f64,
-    /// Where it lies; `None` from fewer than [`TRIALS_FOR_DIFFERENCES`] trials: such an interval says how little they
-    /// tell, in figures as wide as they are meaningless.
+    /// Where it lies; `None` with fewer than [`TRIALS_FOR_DIFFERENCES`] trials: such an interval would only show how
+    /// little they prove, in figures as wide as they are meaningless.
     pub interval: Option<Interval>,
 }
 
@@ -256,7 +256,7 @@ pub struct Interval {
     pub high: f64,
     /// The interval's own confidence, after Holm.
     pub confidence: f64,
-    /// Chance of such a difference between equal cases.
+    /// The probability of such a difference between equal cases.
     pub chance: f64,
 }
 
@@ -307,18 +307,19 @@ fn too_few(trials: usize, method: Method) -> String {
     )
 }
 
-/// A figure as the trials tell it.
+/// A figure as reported by the trials.
 struct Reported {
     base: Spread,
     other: Spread,
-    /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not tell it.
+    /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not report it.
     samples: Option<Samples>,
-    /// The base, or the other, is known only from below.
+    /// Whether the base, or the other, is known only from below.
     bounds: (bool, bool),
     note: Option<String>,
 }
 
-/// What is judged: one number a trial on a scale on which differences count. Paired by place where that is asked.
+/// What is judged: one number per trial on a scale on which differences are meaningful. Paired by position if
+/// requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     /// Of the base.
@@ -327,7 +328,7 @@ pub struct Samples {
     pub other: Vec<f64>,
 }
 
-/// `None`: nobody tells it, or it is a share that is nothing everywhere.
+/// `None`: no trial reports it, or it is a share that is zero everywhere.
 fn read(measure: &Metric, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<Reported> {
     let values =
         |trials: &[(u32, &Summary)]| -> Vec<Value> { trials.iter().map(|(_, s)| measure.of(s)).collect() };
@@ -368,21 +369,21 @@ fn read(measure: &Metric, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -
     Some(Reported { base, other, samples, bounds, note })
 }
 
-/// What the trials say of one figure, on the scale of the comparison.
+/// The result of the trials for one figure, on the scale of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
     /// Mean difference, other − base.
     pub mean: f64,
-    /// Half the width of its interval; infinite where the trials tell nothing of the spread.
+    /// Half the width of its interval; infinite if the trials do not show the spread.
     pub half: f64,
     /// The interval's confidence.
     pub confidence: f64,
-    /// Chance of such a difference between equal cases.
+    /// The probability of such a difference between equal cases.
     pub chance: f64,
     spread: Spreads,
 }
 
-/// How trials vary, to tell how many more it takes.
+/// How trials vary, for predicting how many more it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Spreads {
     /// Variance of the differences.
@@ -399,8 +400,8 @@ pub fn judge(samples: &[Option<Samples>], method: Method, confidence: f64) -> Ve
     order.sort_by(|a, b| chance(&estimates[*a]).total_cmp(&chance(&estimates[*b])));
     let mut out: Vec<Option<Judged>> = vec![None; samples.len()];
     let alpha = 1.0 - confidence;
-    // Holm: the least likely is held against α / n, the next against α / (n − 1), until one does not pass; that
-    // one and all after it are judged by the level at which it failed.
+    // Holm: the smallest p-value is compared with α / n, the next with α / (n − 1), until one does not pass; that one
+    // and all after it are judged by the level at which it failed.
     let (mut left, mut failed) = (order.len(), false);
     for i in order {
         let Some(estimate) = estimates[i].take() else { continue };
@@ -464,7 +465,7 @@ impl Estimate {
 fn welch(base: f64, other: f64, n_base: f64, n_other: f64) -> (f64, f64) {
     let (a, b) = (base / n_base, other / n_other);
     let below = a * a / (n_base - 1.0) + b * b / (n_other - 1.0);
-    // Where neither varies, any number of degrees does.
+    // If neither varies, any number of degrees will do.
     let df = if below > 0.0 { (a + b).powi(2) / below } else { n_base + n_other - 2.0 };
     ((a + b).sqrt(), df)
 }
@@ -484,7 +485,8 @@ fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 impl Judged {
-    /// What is said of it, where less or more is better, and what counts as the same (on the scale's own terms).
+    /// The verdict on it, given whether less or more is better, and what counts as the same (on the scale's own
+    /// terms).
     pub fn call(&self, same: (f64, f64), less_is_better: bool) -> Call {
         let (low, high) = (self.mean - self.half, self.mean + self.half);
         let is_less = high < 0.0;
@@ -496,8 +498,8 @@ impl Judged {
         }
     }
 
-    /// How many trials of each case settle it, if they go on like these: enough for an interval that leaves out
-    /// "no difference", or lies within what counts as the same. `None`: more than anybody runs.
+    /// How many trials of each case settle it, if they continue like these: enough for an interval that excludes "no
+    /// difference", or lies within what counts as the same. `None`: impractically many.
     pub fn trials_needed(&self, same: (f64, f64)) -> Option<u64> {
         let inside = (self.mean - same.0).min(same.1 - self.mean);
         let wanted = self.mean.abs().max(inside);
@@ -513,7 +515,7 @@ impl Judged {
         if half_at(MOST_TRIALS) > wanted {
             return None;
         }
-        // The interval shrinks with every trial: halving finds the first that is enough.
+        // The interval shrinks with every trial: bisection finds the first number that suffices.
         let (mut low, mut high) = (least, MOST_TRIALS);
         while low < high {
             let middle = (low + high) / 2;
@@ -523,8 +525,8 @@ impl Judged {
     }
 }
 
-/// What counts as the same, on the scale of the comparison. Shares differ as soon as they differ: one request in
-/// fifty that is lost is not "the same within 2 %".
+/// What counts as the same, on the scale of the comparison. Shares differ as soon as they differ: one lost request in
+/// fifty is not "the same within 2 %".
 fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
     match scale {
         Scale::Ratio => ((-equivalence_margin).ln_1p(), equivalence_margin.ln_1p()),
@@ -543,14 +545,14 @@ fn row(
     let same = same_range(scale, options.equivalence_margin);
     let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.better() != Better::More));
     let mut note = reported.note;
-    // A bound says where the truth is not: it supports one direction only.
+    // A bound only shows where the truth is not: it supports one direction only.
     let unsupported = match reported.bounds {
         (false, false) => false,
         (true, false) => judged.is_none_or(|j| j.mean + j.half >= 0.0),
         (false, true) => judged.is_none_or(|j| j.mean - j.half <= 0.0),
         (true, true) => true,
     };
-    // That the bound is near the other says nothing of what lies beyond it.
+    // A bound near the other value shows nothing of what lies beyond it.
     let unsupported = unsupported || call == Call::Same && reported.bounds != (false, false);
     if reported.bounds != (false, false) {
         let of = if reported.bounds.0 { "the first" } else { "the second" };

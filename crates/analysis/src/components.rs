@@ -1,8 +1,8 @@
-//! Samples → what each component used during the load, and what each probe said.
+//! Samples → what each component used during the load, and what each probe reported.
 //!
-//! What is reported for a counter are differences over the load ([`crate::counter`]); of a level, its mean over
-//! time and its maximum during the load; of memory also the last reading after the drain. A load so short that no
-//! reading fell into it has the levels of the first one after it.
+//! For a counter the difference over the load is reported ([`crate::counter`]); for a level, its mean over time and
+//! its maximum during the load; for memory also the last reading after the drain. If a load is so short that no
+//! reading fell into it, the levels of the first one after it are used.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use loadlab_record::summary::{
 
 use crate::counter::{AT_REST_S, Counter, During};
 
-/// Components of this name are the generator, the machine, and probes that belong to nobody.
+/// Components with these names are the generator, the machine, and probes without a component.
 const NOT_UNDER_TEST: [&str; 3] = ["loadlab", "host", "probes"];
 
-/// What each component under test used, by name, from the first load's start to the last outcome; a mean is over the
-/// `asked` part of that alone, as rates are: a component rests while stragglers are waited for. A component that has only events (it never came up far
-/// enough to be read) is listed too.
+/// What each component under test used, by name, from the first load's start to the last outcome; a mean covers only
+/// the `asked` part of that, as rates do: a component rests while stragglers are awaited. A component that has only
+/// events (it never came up far enough to be read) is listed too.
 pub fn summaries(
     samples: &[Sample],
     events: &[Event],
@@ -51,7 +51,7 @@ pub fn summaries(
         .collect()
 }
 
-/// What one component used in a part of a trial; its last memory is of the end of that part.
+/// What one component used in a part of a trial; its last memory is at the end of that part.
 pub fn within(samples: &[Sample], component: &str, during: During) -> ComponentSummary {
     let mut readings: Vec<&Sample> = samples.iter().filter(|s| s.component == component).collect();
     readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -85,7 +85,7 @@ fn of_component(readings: &[&Sample], during: During, asked: During) -> Componen
         },
         pids_max: most(|s| s.pids),
         open_files_max: most(|s| s.open_files),
-        // A kill is a single event: it counts whole, wherever in the trial it came.
+        // A kill is a single event: it counts fully, wherever in the trial it happened.
         oom_kills: readings.iter().filter_map(|s| s.oom_kills).max().map(|last| {
             let first = readings.iter().find_map(|s| s.oom_kills).unwrap_or(0);
             last - first.min(last)
@@ -94,20 +94,20 @@ fn of_component(readings: &[&Sample], during: During, asked: During) -> Componen
     }
 }
 
-/// CPU time of a sample: the sum where the kernel tells it, else its parts.
+/// CPU time of a sample: the sum if the kernel reports it, else its parts.
 pub fn cpu_s(sample: &Sample) -> Option<f64> {
     sample.cpu_s.or_else(|| Some(sample.cpu_user_s? + sample.cpu_system_s?))
 }
 
-/// A component is read once a second, at least.
+/// The longest time between two readings of a component.
 const READ_EVERY_S: f64 = 1.0;
 
-/// The readings that tell how high something was during the load. A load of milliseconds may have none of its own, where
-/// the machine was busy: the first one after it is no more than a second late.
+/// The readings that show how high something was during the load. A load of milliseconds may have none of its own if
+/// the machine was busy: then the first one after it, at most a second late.
 fn levels<'a>(readings: &'a [&'a Sample], during: During) -> &'a [&'a Sample] {
     let from = readings.partition_point(|s| s.at_s < during.from_s);
     let to = readings.partition_point(|s| s.at_s <= during.to_s);
-    // Of a longer load it would be missing because it was down.
+    // In a longer load it would be missing because the component was down.
     let is_short = during.to_s - during.from_s < READ_EVERY_S;
     match readings.get(to) {
         Some(next) if from >= to && is_short && next.at_s <= during.to_s + READ_EVERY_S => &readings[to..=to],
@@ -115,12 +115,12 @@ fn levels<'a>(readings: &'a [&'a Sample], during: During) -> &'a [&'a Sample] {
     }
 }
 
-/// Of all readings, and those of the load.
+/// Memory over all readings, and over those of the load.
 fn memory(readings: &[&Sample], levels: &[&Sample]) -> MemorySummary {
     let of = |s: &&Sample| s.memory_bytes.or(s.resident_bytes).map(|v| (s.at_s, v as f64));
     let loaded: Vec<(f64, f64)> = levels.iter().filter_map(of).collect();
     let max = loaded.iter().map(|(_, v)| *v).reduce(f64::max);
-    // Where events changed the limit, the one that the largest reading was under.
+    // If events changed the limit, the one in force at the largest reading.
     let largest = |s: &&&Sample| of(s).map(|(_, v)| v) == max;
     let limit = match max.and_then(|_| levels.iter().find(largest)) {
         Some(sample) => sample.memory_limit_bytes,
@@ -130,8 +130,8 @@ fn memory(readings: &[&Sample], levels: &[&Sample]) -> MemorySummary {
     MemorySummary { mean: mean_over_time(&loaded), max, last, limit }
 }
 
-/// Mean of readings over time, by trapezoids, so that a burst of readings does not weigh more; the plain
-/// mean where all are of one moment.
+/// Mean of readings over time, by trapezoids, so that a burst of readings does not weigh more; the plain mean if all
+/// are from one moment.
 fn mean_over_time(points: &[(f64, f64)]) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
     let length_s = last.0 - first.0;
@@ -159,7 +159,7 @@ fn oom_kill(name: &str, event: &Event) -> Option<f64> {
     }
 }
 
-/// Events of the plan, as they were carried out.
+/// Events of the plan, as carried out.
 pub fn actions(events: &[Event]) -> Vec<ActionSummary> {
     let acted = events.iter().filter_map(|e| match &e.what {
         EventKind::Action { what, error, .. } => {
@@ -190,7 +190,7 @@ fn lives(name: &str, events: &[Event]) -> (u64, Option<String>) {
     (restarts, died)
 }
 
-/// What each probe said. A probe of a component goes by `component.probe`, the others by their own name.
+/// What each probe reported. A probe of a component is named `component.probe`, the others by their own name.
 pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSummary> {
     let mut by_name: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     // When a probe failed, and how often from the load on.
@@ -211,8 +211,8 @@ pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSumma
         .into_iter()
         .map(|(name, mut readings)| {
             readings.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // From the load on, drain included, and what it said when the load began; a probe that was only read before
-            // says what it said.
+            // From the load on, including the drain, and its value when the load began; a probe that was only read
+            // before keeps that value.
             let in_load = readings.partition_point(|r| r.0 < during.from_s);
             let at_rest = |rest: &usize| (-AT_REST_S..0.0).contains(&(readings[*rest].0 - during.from_s));
             let from = in_load.checked_sub(1).filter(at_rest).unwrap_or(in_load);
@@ -221,7 +221,7 @@ pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSumma
                 loaded = readings.iter().map(|r| r.1).collect();
             }
             let (failed_at_s, failed) = failures.get(&name).copied().unwrap_or((f64::NEG_INFINITY, 0));
-            // One that failed in the end has no last value: what it said before may be long over.
+            // One that failed at the end has no last value: its earlier value may be long outdated.
             let is_read = readings.last().is_some_and(|(at_s, _)| *at_s > failed_at_s);
             let summary = ProbeSummary {
                 first: loaded.first().copied(),
@@ -235,7 +235,7 @@ pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSumma
         .collect()
 }
 
-/// The name a probe goes by.
+/// A probe's full name.
 pub fn probe_name(sample: &Sample, probe: &str) -> String {
     match sample.component.as_str() {
         "probes" => probe.to_owned(),
@@ -292,7 +292,7 @@ mod tests {
             times.extend([10.0, 10.9]);
             assert_eq!(reported(&times), (12.5, 125.0, 125.0), "{phase}");
         }
-        // Readings that come now and then are no less exact.
+        // Irregular readings are no less exact.
         assert_eq!(reported(&[-0.03, 0.2, 0.9, 2.8, 3.1, 7.77, 10.0]), (12.5, 125.0, 125.0));
     }
 
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(reported(&between, 0.01), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
         assert_eq!(reported(&between, 0.1), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
         assert_eq!(reported(&between, 1.0).1, Some(90.0));
-        // Later than that tells nothing of it.
+        // A later reading does not count.
         let late = [read(-0.5, 10), read(1.2, 20)];
         assert_eq!(reported(&late, 0.01), (None, None, Some(20.0), Some(100), None));
         let down = [read(-0.5, 10), read(5.1, 20)];

@@ -1,16 +1,17 @@
 //! A counter of a component (CPU time, bytes), read now and then.
 //!
-//! Counters in samples are totals since a component started. Between two readings the counter is taken to
-//! grow evenly: a component is sampled about once a second, and a short load must not be charged for a
-//! second of idling before it; from the clock's zero on, when nothing was loaded before, all of it is the load's. A counter that falls back was started again: it counts from zero.
+//! Counters in samples are totals since a component started. Between two readings the counter is assumed to grow
+//! evenly: a component is sampled about once a second, and a short load must not be charged for a second of idling
+//! before it. From the clock's zero on, if nothing was loaded before, all of it is the load's. A counter that falls
+//! was restarted: it counts from zero.
 
 use loadlab_record::sample::Sample;
 
-/// Shorter intervals than this give no rate of their own: CPU time is reported in steps of up to 10 ms.
+/// Shorter intervals than this yield no rate: CPU time is reported in steps of up to 10 ms.
 const SHORTEST_INTERVAL_S: f64 = 0.5;
 
-/// A reading so shortly before the clock's zero tells how things stood when the load began. Everything is read once then,
-/// and from there on at other moments than the whole seconds, at which requests fall due.
+/// A reading this shortly before the clock's zero shows the state when the load began. Everything is read once then,
+/// and from there on at moments other than whole seconds, when requests are due.
 pub(crate) const AT_REST_S: f64 = 0.25;
 
 /// The load, on the trial's clock in seconds.
@@ -23,7 +24,7 @@ pub struct During {
 }
 
 impl During {
-    /// A moment of it.
+    /// Whether this moment is within it.
     pub fn has(self, at_s: f64) -> bool {
         (self.from_s..=self.to_s).contains(&at_s)
     }
@@ -34,7 +35,7 @@ impl During {
 pub struct Counter(Vec<(f64, f64)>);
 
 impl Counter {
-    /// From readings in order of time; those that do not tell it are left out.
+    /// From readings in order of time; those that lack it are left out.
     pub fn of<'a>(
         readings: impl IntoIterator<Item = &'a Sample>,
         get: impl Fn(&Sample) -> Option<f64>,
@@ -42,7 +43,7 @@ impl Counter {
         let mut points: Vec<(f64, f64)> = Vec::new();
         let (mut before, mut last) = (0.0, 0.0);
         for (at_s, value) in readings.into_iter().filter_map(|s| Some((s.at_s, get(s)?))) {
-            // Sums of rounded parts may fall back by a hair; a restart falls back to nearly nothing.
+            // Sums of rounded parts may fall back slightly; a restart falls back to nearly zero.
             if value < last * 0.9 {
                 before += last;
             }
@@ -61,7 +62,7 @@ impl Counter {
         Counter(points)
     }
 
-    /// The total at a moment; before the first reading and after the last one it stands still.
+    /// The total at a moment; constant before the first reading and after the last.
     pub fn at(&self, at_s: f64) -> Option<f64> {
         let (first, last) = (self.0.first()?, self.0.last()?);
         if at_s <= first.0 {
@@ -94,7 +95,7 @@ impl Counter {
         Some(self.used(during)? / (to_s - from_s))
     }
 
-    /// The largest use per second between two readings that are far enough apart.
+    /// The largest use per second between two sufficiently distant readings.
     pub fn largest_per_s(&self, during: During) -> Option<f64> {
         let (from_s, to_s) = self.covered(during)?;
         let mut largest = None::<f64>;

@@ -1,6 +1,6 @@
-//! Figures that the plan works out of those of its cases: of each round of trials one value, never of averages.
+//! Figures that the plan derives from those of its cases: one value per round of trials, never from averages.
 //!
-//! Trials with the same number are a round. A round in which a case has no whole trial tells nothing.
+//! Trials with the same number form a round. A round in which a case has no complete trial is left out.
 
 use loadlab_record::expr::{Kind, Known, Numbers, Part, Sum, SummaryNumbers};
 use loadlab_record::manifest::DerivedFacts;
@@ -10,32 +10,32 @@ use crate::case::{CaseFindings, Spread};
 use crate::metric::{Better, Unit, Value};
 use crate::student;
 
-/// Rounds that an interval takes at least.
+/// The fewest rounds for an interval.
 const ROUNDS: usize = 3;
-/// How sure the interval is.
+/// The interval's confidence.
 const CONFIDENCE: f64 = 0.95;
 
-/// A figure worked out, over the rounds of a run.
+/// A derived figure, over the rounds of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Derived {
-    /// What it is called, and how it is worked out.
+    /// Its name, and how it is computed.
     pub facts: DerivedFacts,
     /// What its numbers mean.
     pub unit: Unit,
     /// Round by round.
     pub value: Spread,
-    /// What it is held against, if anything.
+    /// What it is compared with, if anything.
     pub against: Option<Spread>,
-    /// Value over against, round by round.
+    /// Value divided by `against`, round by round.
     pub ratio: Option<Spread>,
-    /// Where the ratio lies with a confidence of 95 %: of the rounds' logarithms by Student's t. `None` below three
-    /// rounds, in a quick run, and where a ratio is not above 0.
+    /// The ratio's 95 % confidence interval: Student's t over the rounds' logarithms. `None` below three rounds, in a
+    /// quick run, and if a ratio is not above 0.
     pub interval: Option<(f64, f64)>,
-    /// Why a round does not tell it, in words; the first one's.
+    /// Why a round has no value, in words; the first one's.
     pub why_not: Option<String>,
 }
 
-/// Works out all of them.
+/// Computes all of them.
 pub(crate) fn derived(all: &[DerivedFacts], cases: &[CaseFindings<'_>], quick: bool) -> Vec<Derived> {
     all.iter().map(|facts| one(facts, cases, quick)).collect()
 }
@@ -54,7 +54,7 @@ fn one(facts: &DerivedFacts, cases: &[CaseFindings<'_>], quick: bool) -> Derived
     Derived {
         facts: facts.clone(),
         unit: value.unit,
-        // What is better of a sum of anybody's figures nobody knows.
+        // For a formula over arbitrary figures no direction is known to be better.
         value: Spread::of(value.rounds, Better::Neither),
         against: against.map(|other| Spread::of(other.rounds, Better::Neither)),
         ratio: ratios.map(|ratios| Spread::of(ratios, Better::Neither)),
@@ -112,7 +112,8 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// The trial that `CASE.FIGURE` asks, and for what. Names of cases may hold dots: the longest that fits is meant.
+    /// The trial and the figure that `CASE.FIGURE` refers to. Names of cases may contain dots: the longest match
+    /// counts.
     fn trial<'n>(&self, name: &'n str) -> Option<(Result<&Summary, &'static str>, &'n str)> {
         let fits = |case: &&CaseFindings<'_>| {
             name.strip_prefix(case.case.facts.name.as_str()).is_some_and(|rest| rest.starts_with('.'))
@@ -122,7 +123,7 @@ impl Round<'_> {
         let trial = case.trials.iter().find(|t| t.number == self.number);
         let reported = match trial.and_then(|t| t.summary.as_deref()) {
             Some(s) if !matches!(s.ended, Ended::Complete | Ended::Stopped) => Err(CUT_OFF),
-            // As in comparisons: what cannot be trusted is no part of a figure.
+            // As in comparisons: a trial that cannot be trusted contributes no figure.
             Some(s) if s.verdict == Verdict::Invalid => Err("is INVALID"),
             Some(summary) => Ok(summary),
             None => Err(CUT_OFF),

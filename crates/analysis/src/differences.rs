@@ -4,10 +4,10 @@ use crate::case::CaseFindings;
 use crate::compare::{Comparison, Method, Options, Side, compare};
 use crate::metric::Metric;
 
-/// Names that say by themselves that a case is what the others are compared with.
+/// Names that mark a case as the one the others are compared with.
 const BASES: [&str; 2] = ["baseline", "control"];
 
-/// The place of the case that the others are compared with: one called `baseline` or `control`, else the first.
+/// The index of the case that the others are compared with: one called `baseline` or `control`, else the first.
 pub fn base_of(cases: &[CaseFindings<'_>]) -> usize {
     let named = |name: &str| cases.iter().position(|c| c.case.facts.name.eq_ignore_ascii_case(name));
     BASES.iter().find_map(|name| named(name)).unwrap_or(0)
@@ -21,9 +21,9 @@ pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
 /// What cases are compared by, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparing<'a> {
-    /// The figures that the plan names, beside the usual ones.
+    /// The figures that the plan names, in addition to the usual ones.
     pub figures: &'a [Metric],
-    /// A run of it gives a first look alone.
+    /// The run gives only a first impression.
     pub quick: bool,
     /// How to judge.
     pub options: Options,
@@ -46,7 +46,7 @@ pub fn pair(base: &CaseFindings<'_>, other: &CaseFindings<'_>, how: Comparing<'_
     found
 }
 
-/// A case of one run against a case of another. The names tell the runs apart; it is quick if either run was.
+/// A case of one run against a case of another. The names distinguish the runs; it is quick if either run was.
 pub fn across(base: &Side<'_>, other: &Side<'_>, how: Comparing<'_>) -> Comparison {
     let mut found = compare(base, other, Method::Welch, how.figures, how.options);
     if how.quick {
@@ -55,7 +55,7 @@ pub fn across(base: &Side<'_>, other: &Side<'_>, how: Comparing<'_>) -> Comparis
     found
 }
 
-/// A quick run gives a first look, whatever its figures say.
+/// A quick run gives a first impression, whatever its figures are.
 fn say_quick(comparison: &mut Comparison) {
     let text = "a quick run: it gives a first look and no verdict on differences";
     comparison.why_not.get_or_insert_with(|| text.to_owned());

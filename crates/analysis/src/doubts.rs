@@ -1,9 +1,9 @@
 //! Reasons not to trust a measurement.
 //!
-//! A doubt says what was seen, in figures, and what to do about it. A *grave* one makes the trial INVALID:
-//! what the summary reports is then not (only) the system under test. Thresholds are constants with their
-//! reason; a blameless generator in front of a slow or frozen system must raise no grave doubt, since
-//! waiting for the system is `blocked`, not `late`.
+//! A doubt states what was seen, in figures, and what to do about it. A *grave* one makes the trial INVALID: the
+//! summary's figures then do not (only) describe the system under test. Thresholds are constants with their reason; a
+//! blameless generator in front of a slow or frozen system must raise no grave doubt, since waiting for the system is
+//! `blocked`, not `late`.
 
 mod failed;
 
@@ -19,50 +19,49 @@ use crate::input::Planned;
 use crate::steady;
 use crate::totals::Totals;
 
-/// Lateness below this changes no figure anybody reads, whatever the response times are: it is the order
-/// of one scheduling hiccup.
+/// Lateness below this changes no relevant figure, whatever the response times are: it is the order of one scheduling
+/// hiccup.
 const LATE_FLOOR_NS: f64 = 1e6;
 /// Lateness above this share of a response time is visible in it.
 const LATE_SHARE: f64 = 0.10;
-/// Lateness that spoils a percentile, if it is also more than [`LATE_SHARE`] of the response time there. The rarer,
-/// the more is forgiven: the usual request must leave on time, while one in a hundred may meet somebody else's time
-/// slice (3 ms) on a core that is shared. So 1 ms on a median of 1 ms condemns a run where it is the rule, and is
-/// told where it is the exception.
+/// Lateness that spoils a percentile, if it is also more than [`LATE_SHARE`] of the response time there. The rarer it
+/// is, the more is tolerated: the usual request must leave on time, while one in a hundred may hit another task's
+/// time slice (3 ms) on a shared core. So 1 ms on a median of 1 ms condemns a run if it is the rule, and is only
+/// reported if it is the exception.
 const LATE_SPOILS_NS: [(f64, f64); 3] = [(0.5, 0.5e6), (0.9, 1e6), (0.99, 3e6)];
-/// More than one request in a hundred this late: the schedule of the plan was not the one that was sent.
+/// More than one request in a hundred this late: the schedule sent was not the plan's.
 const LATE_GRAVE_NS: f64 = 10e6;
-/// So many requests must be as late as that: with few requests a single hiccup is their 99th percentile.
+/// At least this many requests must be that late: with few requests a single hiccup is their 99th percentile.
 const LATE_REQUESTS: f64 = 10.0;
-/// Little's law may be off by so much before it counts as broken.
+/// Little's law may be off by this much before it counts as broken.
 const LITTLE_TOLERANCE: f64 = 0.05;
-/// Requests each user must have made before users are held against what was in flight: below, the edges of the load
+/// Requests each user must have made before users are compared with what was in flight: below, the edges of the load
 /// weigh more than [`LITTLE_TOLERANCE`].
 const LITTLE_REQUESTS_PER_USER: u64 = 20;
-/// Load threads busier than this have no reserve left to notice things on time.
+/// Load threads busier than this have no reserve left to react on time.
 const BUSY_SHARE: f64 = 0.90;
-/// A wait for a core above this share of the median response shows in response times: a request meets such waits as
-/// it falls due and as its answer comes. Waits that are many and short – every thread on a shared machine has them –
-/// do not.
+/// A wait for a core above this share of the median response shows in response times: a request meets such waits when
+/// it is due and when its answer arrives. Many short waits – every thread on a shared machine has them – do not show.
 const RUN_DELAY_SHARE: f64 = 0.10;
-/// Waits that add up to less than this share of the time are too few to be looked at.
+/// Waits that add up to less than this share of the time are ignored.
 const RUN_DELAY_FLOOR: f64 = 0.01;
 /// loadlab itself stopped by a CPU limit for more than this share of the time.
 const THROTTLED_SHARE: f64 = 0.01;
-/// Users apart from the one in the middle, above this share of all: one in twenty is beyond chance …
+/// Users far from the median user, above this share of all: one in twenty is beyond chance …
 const UNFAIR_SHARE: f64 = 0.05;
-/// … if the one in the middle had so many requests: with 100 even service times that spread by three times their mean
-/// leave fewer users apart (the count's deviation is then 30 %, and apart begins at 50 %).
+/// … if the median user had this many requests: with 100, even service times that spread by three times their mean
+/// put fewer users that far off (the count's deviation is then 30 %, and the limit is 50 %).
 const UNFAIR_REQUESTS: u64 = 100;
-/// A machine that was suspended for longer than this; below, it is two clocks read one after the other.
+/// A machine suspended for longer than this; below, it is only the delay between reading two clocks.
 const SUSPENDED_S: f64 = 1e-3;
-/// A load shorter than this is its own start and end: a thread is busy with that, however much reserve it has.
+/// A shorter load is mostly its own start and end, which keep a thread busy however much reserve it has.
 const SHORTEST_BUSY_S: f64 = 0.1;
-/// A tail beyond this share of the window shows in every rate of a load by number.
+/// A tail beyond this share of the window shows in every rate of a load with a fixed number of requests.
 const TAIL_SHARE: f64 = 0.10;
-/// Fewer samples than this tell not even a 90th percentile.
+/// Too few samples even for a 90th percentile.
 const FEW_SAMPLES: u64 = 100;
 
-/// What doubts rest on besides the summary's own figures.
+/// What doubts are based on besides the summary's own figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Grounds<'a> {
     /// Counts and histograms, summed over loads.
@@ -71,14 +70,13 @@ pub struct Grounds<'a> {
     pub ticks: &'a [Tick],
     /// Limits of the plan.
     pub planned: &'a Planned,
-    /// Seconds in which at least one load ran and was not over: without the wait for stragglers.
+    /// Seconds in which at least one load ran and was not over, excluding the wait for stragglers.
     pub load_s: f64,
     /// Seconds in which at least one window was open.
     pub window_s: f64,
 }
 
-/// All doubts about a trial, grave ones first. `summary` needs its figures and its expectations, not yet
-/// its verdict.
+/// All doubts about a trial, grave ones first. `summary` needs its figures and its expectations, but no verdict yet.
 pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     let mut found: Vec<Doubt> = [
         accounting(grounds),
@@ -104,7 +102,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     .into_iter()
     .flatten()
     .collect();
-    // A system that is behind gets slower; that is said once.
+    // A system that falls behind gets slower; that is reported once.
     let is_behind = found.iter().any(|d| ["dropped", "backlog"].contains(&d.kind.as_str()));
     found.extend(settling(summary, grounds).into_iter().filter(|d| !is_behind || d.kind != "latency_rising"));
     found.sort_by_key(|d| !d.grave);
@@ -130,16 +128,16 @@ fn accounting(grounds: &Grounds<'_>) -> Option<Doubt> {
     doubt("accounting", true, why.clone(), "this is a bug in loadlab: please report it with the record")
 }
 
-/// Requests fall due at times of their own, which can be missed: the open model, a pace, or thinking. Then lateness
-/// decides whether the generator kept up.
+/// Whether requests have due times, which can be missed: the open model, a pace, or thinking. Then lateness decides
+/// whether the generator kept up.
 pub(crate) fn has_due_times(load: &LoadFacts) -> bool {
     load.model != "closed" || load.pace_s.is_some() || load.think_s.is_some_and(|s| s > 0.0)
 }
 
-/// Requests were noticed later than they fell due. Only where requests have due times of their own.
+/// Requests were noticed later than they were due. Only if requests have due times.
 ///
-/// Grave when what is reported is materially the generator's doing ([`late_is_grave`]). Otherwise told when it shows
-/// in the tail.
+/// Grave when the reported figures are materially the generator's doing ([`late_is_grave`]). Otherwise reported when
+/// it shows in the tail.
 fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     if !has_due_times(&summary.load) {
         return None;
@@ -147,7 +145,7 @@ fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     late_so_far(&grounds.measured.series)
 }
 
-/// The same of any times, of a load whose requests have due times.
+/// The same for any times, of a load whose requests have due times.
 pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
     let responses = responses(series);
     let grave = late_is_grave(series);
@@ -180,8 +178,8 @@ pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
 }
 
 /// A percentile of the response times is more than [`LATE_SHARE`] the generator's own lateness, or the schedule that
-/// was sent is not the plan's. Each percentile is held against the same one of lateness: what is late for one request
-/// in a hundred can move p99, and no percentile below it by more than a hundredth of the requests.
+/// was sent is not the plan's. Each percentile is compared with the same one of lateness: lateness of one request in
+/// a hundred can move p99, and no percentile below it by more than a hundredth of the requests.
 pub(crate) fn late_is_grave(series: &Series) -> bool {
     let late = &series.late;
     let count = late.count() as f64;
@@ -194,10 +192,10 @@ pub(crate) fn late_is_grave(series: &Series) -> bool {
     at(late, 0.99) > LATE_GRAVE_NS || LATE_SPOILS_NS.into_iter().any(spoiled)
 }
 
-/// Whether a generator that could not keep up spoils what is asked of this run. Where requests have due times,
-/// lateness decides. Else the throughput is a lower bound, which is worth knowing and no more – unless an expectation
-/// rests on response times, which hold the generator's own queue, or a throughput was missed, for which the system
-/// would be blamed.
+/// Whether a generator that could not keep up spoils what this run is to show. If requests have due times, lateness
+/// decides. Otherwise the throughput is a lower bound, which is only worth noting – unless an expectation depends on
+/// response times, which include the generator's own queue, or a throughput was missed, for which the system would be
+/// blamed.
 fn shortage_is_grave(summary: &Summary, grounds: &Grounds<'_>) -> bool {
     if has_due_times(&summary.load) {
         return late_is_grave(&grounds.measured.series);
@@ -211,20 +209,20 @@ fn shortage_is_grave(summary: &Summary, grounds: &Grounds<'_>) -> bool {
 /// Figures of throughput in expressions.
 const RATES: [&str; 2] = ["rate", "goodput"];
 
-/// The figures an expression names, without what stands in front of them (`tag.page.p99` is `p99`).
+/// The figures an expression names, without their prefix (`tag.page.p99` is `p99`).
 fn figures_in(expr: &str) -> Vec<String> {
     let Ok(expr) = Expr::parse(expr) else { return Vec::new() };
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     expr.names().iter().map(|name| last(&name.text)).collect()
 }
 
-/// For a figure that is a time: the share of requests that is enough to move it. `None` for others.
+/// For a figure that is a time: the share of requests that suffices to move it. `None` for others.
 fn tail_of(figure: &str) -> Option<f64> {
     let percentile = PERCENTILES.iter().find(|(name, _)| *name == figure).map(|(_, q)| 1.0 - q);
     percentile.or_else(|| ["max", "mean", "min", "stdev"].contains(&figure).then_some(0.0))
 }
 
-/// All responses, censored and failed ones at their age.
+/// All responses, including censored and failed ones at their age.
 fn responses(series: &Series) -> Histogram {
     let mut all = series.response_ok.clone();
     all.merge(&series.response_censored);
@@ -236,13 +234,13 @@ fn quantile_ns(histogram: &Histogram, quantile: f64) -> Option<f64> {
     histogram.at_rank(rank_of(quantile, histogram.count())).map(|ns| ns as f64)
 }
 
-/// loadlab's own cgroup was stopped by a CPU limit: whole stretches of time in which it saw nothing.
+/// loadlab's own cgroup was stopped by a CPU limit: whole periods in which it saw nothing.
 fn throttled(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let grave = shortage_is_grave(summary, grounds);
     throttled_so_far(summary.generator.throttled_s?, grounds.load_s, &summary.load, grave)
 }
 
-/// The same of a load up to now, and whether a shortage of the generator's spoils what is asked of it.
+/// The same for a load so far, and whether a shortage of the generator spoils what this run is to show.
 pub(crate) fn throttled_so_far(
     throttled_s: f64,
     load_s: f64,
@@ -266,16 +264,16 @@ pub(crate) fn throttled_so_far(
     )
 }
 
-/// What a generator that could not do more means for a throughput.
+/// What a saturated generator means for a throughput.
 fn lower_bound(load: &LoadFacts) -> &'static str {
     if has_due_times(load) { "" } else { "; the throughput is a lower bound of what the system can do" }
 }
 
-/// loadlab was stopped, or its machine: SIGSTOP, a debugger, a virtual machine that was moved or paused, or cores that
-/// others held for so long.
+/// loadlab was stopped, or its machine: SIGSTOP, a debugger, a virtual machine that was moved or paused, or cores
+/// that others held for that long.
 ///
-/// Where requests have due times, lateness decides. Else each gap is in one request of every user, and is grave where
-/// these are enough to move a time that is expected. A suspended machine is always grave: its clock did not go on.
+/// If requests have due times, lateness decides. Otherwise each gap is in one request of every user, and is grave if
+/// these suffice to move a time that is expected. A suspended machine is always grave: its clock stood still.
 fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let still = summary.generator.stalls;
     let suspended_s = summary.generator.suspended_s.filter(|s| *s > SUSPENDED_S);
@@ -302,8 +300,8 @@ fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// What merges the counts of load threads had too little time, and ticks are longer than a second. Counts, rates and
-/// percentiles of the whole load miss nothing.
+/// The thread that merges the counts of load threads had too little time, and ticks are longer than a second. Counts,
+/// rates and percentiles of the whole load are complete.
 fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
     let coarse_s = summary.generator.coarse_s;
     if coarse_s <= 0.0 {
@@ -320,7 +318,7 @@ fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
     )
 }
 
-/// How long loadlab stalled; nothing where it did not.
+/// How long loadlab stalled; `None` if it did not.
 pub(crate) fn still_words(still: Stalls) -> Option<String> {
     let all = match still.count {
         0 => return None,
@@ -331,13 +329,13 @@ pub(crate) fn still_words(still: Stalls) -> Option<String> {
     Some(format!("loadlab stalled for {longest}, {at} into the load{all}"))
 }
 
-/// Connects that failed for want of something on loadlab's own machine. They are counted as failures of the system,
-/// and are none.
+/// Connects that failed because loadlab's own machine lacked something. They are counted as failures of the system,
+/// but are not.
 fn own_limits(summary: &Summary) -> Option<Doubt> {
     own_limits_so_far(summary.connections.own_limits, summary.connections.attempted)
 }
 
-/// The same of attempts up to now.
+/// The same for attempts so far.
 pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt> {
     let kinds = [
         (
@@ -372,18 +370,18 @@ pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt>
 }
 
 /// Little's law, N = X · R, between two accounts of the window: requests in flight in it as the engine added them up
-/// while they ended, and what the histograms hold of them, without what stragglers took after it. They differ only if durations were lost, doubled or
-/// mistimed on the way into the record.
+/// while they ended, and what the histograms hold of them, without the time stragglers took after it. They differ
+/// only if durations were lost, doubled or mistimed on the way into the record.
 ///
-/// R is the service time: waiting before the start is in no account of what was in flight.
+/// R is the service time: waiting before the start is not counted as in flight.
 fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let series = &grounds.measured.series;
     let timed = [&series.service_ok, &series.service_censored, &series.response_failed];
     let count: u64 = timed.iter().map(|h| h.count()).sum();
-    // A warm-up is in the engine's account and not in the histograms; a record put together from ticks has its
+    // A warm-up is in the engine's account and not in the histograms; a record reconstructed from ticks has its
     // requests in flight at whole seconds only.
     let whole = count == summary.requests.started && summary.ended != Ended::Partial;
-    // Failures have a response time alone, with the waiting in it.
+    // Failures have only a response time, which includes the waiting.
     let failing = has_due_times(&summary.load) && series.response_failed.count() * 100 > count;
     let at_once = summary.load.users.or(summary.load.rate_per_s.map(|_| 1))?;
     let needed = at_once.saturating_mul(LITTLE_REQUESTS_PER_USER).max(FEW_SAMPLES);
@@ -409,9 +407,9 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// Users that neither wait for an answer nor think: the load was smaller than the plan says. Only asked
-/// where nothing else explains it: no ramp, stages or late start, no think time, no pace, no failures to recover from,
-/// bounded by time, and with enough requests for the edges of the load not to matter.
+/// Users that neither wait for an answer nor think: the load was smaller than planned. Only checked if nothing else
+/// explains it: no ramp, stages or late start, no think time, no pace, no failures to recover from, bounded by time,
+/// and with enough requests for the edges of the load not to matter.
 fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
     let users = load.users.filter(|u| *u > 0)?;
@@ -441,8 +439,8 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// Load threads without reserve. In the closed model the throughput is then a lower bound; it is grave only
-/// where an expectation rests on response times, which include the generator's own queue.
+/// Load threads without reserve. In the closed model the throughput is then a lower bound; it is grave only if an
+/// expectation depends on response times, which include the generator's own queue.
 fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let generator = &summary.generator;
     let share = share_of(generator.cpu_s, generator.threads as f64 * grounds.load_s)?;
@@ -463,9 +461,9 @@ fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// Load threads that were ready and got no core, for long enough each time to be seen in response times.
+/// Load threads that were ready and got no core, for long enough each time to show in response times.
 ///
-/// The mean wait is held against the median response, not the sum of waits against the time: on a machine shared with
+/// The mean wait is compared with the median response, not the sum of waits with the time: on a machine shared with
 /// the system a busy thread waits for a fifth of its time in slices of microseconds, and no figure shows it.
 fn run_delay(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let generator = &summary.generator;
@@ -489,12 +487,12 @@ fn run_delay(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// The cap on requests in flight was reached: from there on the open model waits like a closed one.
+/// The cap on requests in flight was reached: from then on the open model waits like a closed one.
 fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let cap = grounds.planned.max_in_flight.filter(|_| summary.load.model == "open")?;
-    // A record cut off has its ticks alone. Connections are no measure: those that are held have no request.
+    // A record that was cut off has only its ticks. Connections do not count: held ones have no request.
     let in_ticks = grounds.ticks.iter().map(|t| t.counts.in_flight).max().unwrap_or(0);
-    // Where arrivals are users, it is they who are allowed: those that think are there, too.
+    // If arrivals are users, the cap is on users, including those that think.
     let users = summary.connections.users_peak;
     if in_ticks.max(users.or(summary.connections.in_flight_peak).unwrap_or(0)) < cap {
         return None;
@@ -518,12 +516,12 @@ fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// Requests fell due and were never started.
+/// Requests were due and never started.
 fn dropped(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     dropped_so_far(summary.requests.dropped, summary.requests.due, &summary.load, grounds.planned)
 }
 
-/// The same up to now: dropped and due.
+/// The same so far: dropped and due.
 pub(crate) fn dropped_so_far(dropped: u64, due: u64, load: &LoadFacts, planned: &Planned) -> Option<Doubt> {
     let share = share_of(dropped as f64, due as f64)?;
     if dropped == 0 {
@@ -550,11 +548,11 @@ pub(crate) fn dropped_so_far(dropped: u64, due: u64, load: &LoadFacts, planned: 
     )
 }
 
-/// More fell due than was done, all the while: whatever the figures are, they grow with the length of the load.
+/// More was due than was done, throughout: whatever the figures are, they grow with the length of the load.
 fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
     let one_level = load.model == "open" && load.stages.is_empty() && load.loads.is_empty();
-    // What was dropped says as much.
+    // Drops already show this.
     if !one_level || summary.ended == Ended::Partial || summary.requests.dropped > 0 {
         return None;
     }
@@ -570,9 +568,9 @@ fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 
 /// Some users of a closed load had far fewer answers than others, or far more.
 ///
-/// Never grave: what was measured is the system, and that it serves some connections and starves others may be what
-/// was looked for. But percentiles are of requests, and a user that waits ten times longer sends a tenth of them: the
-/// starved are hardly in any percentile. Not asked where requests fail, since a user that is refused is back at once.
+/// Never grave: the system was measured, and that it serves some connections and starves others may be the very
+/// finding. But percentiles count requests, and a user that waits ten times longer sends a tenth of them: starved
+/// users are hardly in any percentile. Not checked if requests fail, since a refused user is back at once.
 fn unfair(summary: &Summary) -> Option<Doubt> {
     let per_user = summary.connections.per_user?;
     let apart = share_of(per_user.outliers as f64, per_user.users as f64)?;
@@ -597,10 +595,10 @@ fn unfair(summary: &Summary) -> Option<Doubt> {
     )
 }
 
-/// Users left, since nothing was left that they could have sent.
+/// Users left because nothing was left for them to send.
 ///
-/// Never grave: a feed that is dealt once may be how the load was to end. But figures over a window in which users are ever
-/// fewer are of no one load.
+/// Never grave: a feed that is dealt once may be the intended end of the load. But figures over a window with ever
+/// fewer users do not describe a single load.
 fn feed_exhausted(summary: &Summary) -> Option<Doubt> {
     let evidence = match summary.connections.users_without_row {
         0 => return None,
@@ -615,7 +613,7 @@ fn feed_exhausted(summary: &Summary) -> Option<Doubt> {
     doubt("feed_exhausted", false, evidence, "give the feed more rows, or drop `once`")
 }
 
-/// Warm-up and drift within the window. What was cut off or broke had no steady state to reach.
+/// Warm-up and drift within the window. A load that was cut off or broke had no steady state to reach.
 fn settling(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     match summary.ended {
         Ended::Complete | Ended::Stopped => {
@@ -625,8 +623,9 @@ fn settling(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     }
 }
 
-/// Users that were done waited for stragglers, and the rates of a load by number count that time: it lasts until its
-/// last answer, whatever that waited for. A load that is bounded by time has no such tail in its window.
+/// Finished users waited for stragglers, and the rates of a load with a fixed number of requests include that time:
+/// it lasts until its last answer, whatever the reason. A load that is bounded by time has no such tail in its
+/// window.
 fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
     let by_number = load.model == "closed" && load.duration_s.is_none() && load.loads.is_empty();
@@ -649,7 +648,7 @@ fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 
 fn few_samples(summary: &Summary) -> Option<Doubt> {
     let count = summary.response_ms.count;
-    // A program's requests are never timed. Of those that failed more make no difference: that is another doubt.
+    // A program's requests are never timed. For failed ones more do not help: that is another doubt.
     let nothing_but_failures = summary.requests.ok == 0 && summary.requests.failed > 0;
     if count >= FEW_SAMPLES || summary.load.is_command() || nothing_but_failures {
         return None;

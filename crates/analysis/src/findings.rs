@@ -1,9 +1,9 @@
 //! What follows from a whole run, over cases and trials.
 //!
-//! Trials of a case are never pooled into one percentile. One rule makes every figure of a case: it is the figure's own
-//! median over the valid trials (of an even number the worse of the middle two), with the smallest and the largest beside
-//! it. Two figures of a case may therefore be of different trials. Whether two cases differ is not said here for a
-//! quick run or for fewer than [`TRIALS_FOR_DIFFERENCES`] trials, and it is said why.
+//! Trials of a case are never pooled into one percentile. One rule makes every figure of a case: its own median over
+//! the valid trials (for an even number the worse of the middle two), together with the smallest and the largest. Two
+//! figures of a case may therefore come from different trials. For a quick run, or for fewer than
+//! [`TRIALS_FOR_DIFFERENCES`] trials, it is not judged whether two cases differ, and the reason is reported.
 
 use std::borrow::Cow;
 
@@ -30,19 +30,19 @@ pub struct Findings<'a> {
     pub cases: Vec<CaseFindings<'a>>,
     /// In words.
     pub statement: Statement,
-    /// Why nothing is said about differences between cases; `None` where it may be.
+    /// Why differences between cases are not judged; `None` if they are.
     pub no_differences: Option<String>,
-    /// Every other case against the base; empty where nothing may be said.
+    /// Every other case against the base; empty if differences are not judged.
     pub comparisons: Vec<Comparison>,
     /// Throughput over users, where an axis varies them.
     pub scalability: Vec<Scalability>,
-    /// What the plan works out of figures of its cases.
+    /// What the plan derives from figures of its cases.
     pub derived: Vec<Derived>,
-    /// The figures that matter: those that the plan names, or else the usual ones that the run has.
+    /// The figures that matter: those the plan names, or else the usual ones that the run has.
     pub figures: Vec<Metric>,
     /// The plan names them.
     pub are_of_plan: bool,
-    /// Made for a first look.
+    /// Made for a first impression.
     pub quick: bool,
 }
 
@@ -67,12 +67,12 @@ pub struct Statement {
     pub confidence: String,
 }
 
-/// What follows from a run.
+/// The findings of a run.
 pub fn findings(run: &RunRecord) -> Findings<'_> {
     let labels = Labels::of(run.cases.iter().map(|c| &c.facts), &run.manifest.axes);
     let cases: Vec<CaseFindings<'_>> =
         run.cases.iter().map(|case| case_findings(run, case, &labels)).collect();
-    // Levels of a search differ by intent, and nobody asks whether.
+    // Levels of a search differ by intent, so differences are not judged.
     let is_search = run.manifest.search.is_some();
     let no_differences = if is_search { None } else { no_differences(run, &cases) };
     let statement = Statement {
@@ -142,7 +142,7 @@ fn capital(text: &str) -> String {
     }
 }
 
-/// What is found of each measured trial.
+/// The findings of each measured trial.
 fn diagnoses(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Diagnosis)> {
     let order: Vec<String> = run.manifest.components.iter().map(|c| c.name.clone()).collect();
     let of = |trial: &TrialFindings<'_>| {
@@ -223,7 +223,7 @@ fn trial_findings<'a>(
         }
         _ => None,
     });
-    // Without a second of load there is nothing to put a summary together from.
+    // Without a second of load there is nothing to reconstruct a summary from.
     let summary = match &record.summary {
         Some(summary) => Some(Cow::Borrowed(summary)),
         None if record.ticks.is_empty() => None,
@@ -246,14 +246,14 @@ fn trial_findings<'a>(
     TrialFindings { number, summary, record: Some(record), trouble }
 }
 
-/// Some cases: what tells them from the others, or their names.
+/// Some cases: what distinguishes them from the others, or their names.
 fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String {
     let facts = cases.iter().map(|c| &c.case.facts);
     let is_meant = |facts: &loadlab_record::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
     described(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
 }
 
-/// Names in a row, the first few of them.
+/// A list of names, limited to the first few.
 fn listed(names: &[&str]) -> String {
     const MOST: usize = 4;
     let shown: Vec<String> = names.iter().take(MOST).map(|n| format!("“{n}”")).collect();
@@ -269,7 +269,7 @@ fn tested(run: &RunRecord) -> String {
         1 => "One case".to_owned(),
         n => format!("{n} cases"),
     };
-    // Named cases differ in what their axes say.
+    // Named cases differ by the values of their axes.
     let labels = Labels::of(run.cases.iter().map(|c| &c.facts), &m.axes);
     let varying = if labels.axes.is_empty() { &m.axes } else { &labels.heads };
     if !varying.is_empty() && m.cases.len() > 1 {

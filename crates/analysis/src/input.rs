@@ -1,4 +1,4 @@
-//! What a trial leaves in memory when it ends: all that its summary is made from.
+//! What a trial leaves in memory when it ends: everything its summary is made from.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct TrialInput<'a> {
     pub ticks: &'a [Tick],
     /// Samples of all components and probes, from before the load to after the drain.
     pub samples: &'a [Sample],
-    /// What connections and threads were seen to do; empty where nobody looked.
+    /// What connections and threads were seen to do; empty if they were not read.
     pub evidence: &'a [Evidence],
     /// Events of the trial.
     pub events: &'a [Event],
@@ -30,18 +30,18 @@ pub struct TrialInput<'a> {
     pub ended: Ended,
     /// What must hold.
     pub expect: &'a [Expr],
-    /// Intervals of the latency log, for expectations about a part of the load (`p99[10s..30s]`); may be
-    /// empty where there are none.
+    /// Intervals of the latency log, for expectations about a part of the load (`p99[10s..30s]`); may be empty if
+    /// there are none.
     pub intervals: &'a [Interval],
     /// Seconds from the load's end until the work was done; `None` when the plan names no drain.
     pub drain_s: Option<f64>,
-    /// What was accepted and never stored, if the plan can tell.
+    /// What was accepted and never stored, if the plan can measure that.
     pub loss: Option<Loss>,
     /// Limits of the plan that the measurements alone do not show.
     pub planned: Planned,
 }
 
-/// A trial that ended as its plan says, and of which nothing was measured.
+/// A trial that ended as planned, in which nothing was measured.
 impl Default for TrialInput<'_> {
     fn default() -> Self {
         TrialInput {
@@ -67,15 +67,15 @@ impl Default for TrialInput<'_> {
 pub struct Planned {
     /// Most requests in flight at one time in the open model.
     pub max_in_flight: Option<u64>,
-    /// What is behind is dropped (else queued).
+    /// Requests that fall behind are dropped (else queued).
     pub drops_when_behind: bool,
     /// CPU limit of each component that has one, in cores.
     pub cpu_limits: BTreeMap<String, f64>,
-    /// Components in the plan's order, which is mostly the way of a request.
+    /// Components in the plan's order, which is usually the path of a request.
     pub order: Vec<String>,
     /// Cores of the machine; 0 if unknown.
     pub cores: u64,
-    /// The figures that the plan names, each worked out of numbers alone.
+    /// The figures that the plan names, each computed from numbers alone.
     pub figures: Vec<Figure>,
 }
 

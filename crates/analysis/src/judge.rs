@@ -1,4 +1,4 @@
-//! What a summary means for what the plan expects: expectations, verdict, exit code.
+//! What a summary means for the plan's expectations: results, verdict, exit code.
 
 use std::collections::BTreeMap;
 
@@ -31,13 +31,13 @@ pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> 
     judged.collect()
 }
 
-/// What each figure of the plan came to, by name.
+/// The value of each figure of the plan, by name.
 pub fn figures(figures: &[Figure], numbers: &dyn Numbers) -> BTreeMap<String, FigureValue> {
     let of = |f: &Figure| (f.name.clone(), FigureValue::of(f.sum.known(numbers), f.kind));
     figures.iter().map(of).collect()
 }
 
-/// The numbers of a finished trial: the summary's, those of its seconds, and its probes' course of time.
+/// The numbers of a finished trial: the summary's, those of its seconds, and the history of its probes.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialNumbers<'a> {
     numbers: SummaryNumbers<'a>,
@@ -59,7 +59,7 @@ impl<'a> TrialNumbers<'a> {
         TrialNumbers { numbers, summary, ticks, samples }
     }
 
-    /// When a part of the trial was, on its clock.
+    /// When a part of the trial took place, on its clock.
     fn when(&self, part: Part) -> Result<Window, String> {
         match part {
             Part::Window(window) => Ok(window),
@@ -73,9 +73,9 @@ impl<'a> TrialNumbers<'a> {
         }
     }
 
-    /// What a component used, or a probe said, in a part of the trial; `None` where the name is of neither.
+    /// What a component used, or a probe reported, in a part of the trial; `None` if the name is neither.
     fn within(&self, name: &str, part: Part) -> Option<Known> {
-        // These go before probes of the same name, as they do without a part.
+        // These take precedence over probes of the same name, as they do without a part.
         if built_in_kind(name).is_some() || name.starts_with("tag.") || name.starts_with("number.") {
             return None;
         }
@@ -125,7 +125,7 @@ impl Numbers for TrialNumbers<'_> {
         within.unwrap_or_else(|| self.numbers.number(name, part))
     }
 
-    /// Whether a probe kept its value over the last so many nanoseconds of its readings.
+    /// Whether a probe kept its value over the last `for_ns` nanoseconds of its readings.
     fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
         let readings: Vec<(f64, f64)> = self
             .samples
@@ -139,7 +139,7 @@ impl Numbers for TrialNumbers<'_> {
         if first.0 > from_s {
             return None;
         }
-        // The value that stood when the stretch began is the last one read before it.
+        // The value at the beginning of the period is the last one read before it.
         let before = readings.iter().rposition(|(at_s, _)| *at_s <= from_s)?;
         Some(readings[before..].iter().all(|(_, value)| *value == last.1))
     }
@@ -147,9 +147,9 @@ impl Numbers for TrialNumbers<'_> {
 
 /// The verdict of a trial, from its doubts, expectations, components and how it ended.
 ///
-/// A measurement that cannot be trusted is INVALID whatever it seems to show. An expectation that too few samples leave
-/// open leaves the trial undecided, unless something failed; one that could not be known for another reason counts as
-/// failed.
+/// A measurement that cannot be trusted is INVALID whatever it seems to show. An expectation left open by too few
+/// samples leaves the trial undecided, unless something failed; one that could not be determined for another reason
+/// counts as failed.
 pub fn verdict(summary: &Summary) -> Verdict {
     if summary.doubts.iter().any(|d| d.grave) {
         return Verdict::Invalid;
@@ -180,14 +180,14 @@ pub enum Exit {
     Invalid,
     /// The load could not run: target unreachable, host not allowed.
     CouldNotRun,
-    /// Nothing failed, and too few samples leave an expectation open.
+    /// Nothing failed, but too few samples leave an expectation open.
     Undecided,
     /// By Ctrl-C; the record is kept and the system is down.
     Interrupted,
 }
 
 impl Exit {
-    /// From the one that wins over all others to the one that gives way to all others.
+    /// From the highest precedence to the lowest.
     const BY_PRECEDENCE: [Exit; 8] = [
         Exit::Interrupted,
         Exit::BadPlan,
@@ -213,13 +213,13 @@ impl Exit {
         }
     }
 
-    /// The one to exit with where several apply; `Ok` where none does.
+    /// The one to exit with if several apply; `Ok` if none does.
     pub fn of(applying: impl IntoIterator<Item = Exit>) -> Exit {
         let rank = |e: &Exit| Exit::BY_PRECEDENCE.iter().position(|p| p == e);
         applying.into_iter().min_by_key(rank).unwrap_or(Exit::Ok)
     }
 
-    /// What one trial's summary asks for.
+    /// The exit that one trial's summary calls for.
     pub fn of_summary(summary: &Summary) -> Exit {
         let judged = match summary.verdict {
             Verdict::Pass | Verdict::None => Exit::Ok,
@@ -233,7 +233,7 @@ impl Exit {
     }
 }
 
-/// Nothing was ever answered, because no connection came about: the target is not there.
+/// Nothing was ever answered, because no connection could be established: the target is not there.
 pub fn could_not_run(summary: &Summary) -> bool {
     use loadlab_record::Failure::{Connect, Dns, Tls};
     let unreachable: u64 = [Connect, Dns, Tls].into_iter().map(|f| summary.failures.get(f)).sum();

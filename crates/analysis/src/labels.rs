@@ -1,18 +1,18 @@
-//! How cases are told apart: by the axes that vary, or by their names where the plan gave them.
+//! How cases are distinguished: by the axes that vary, or by the names that the plan gave them.
 
 use loadlab_record::manifest::CaseFacts;
 
-/// How the cases of a run are told apart.
+/// How the cases of a run are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// What each column of a label is called: axes, or `case`.
     pub heads: Vec<String>,
-    /// Places of these axes among the manifest's; empty where cases go by their names.
+    /// Indices of these axes in the manifest; empty if cases go by their names.
     pub axes: Vec<usize>,
 }
 
 impl Labels {
-    /// Of these cases, whose values are in the order of `axes`.
+    /// For these cases, whose values are in the order of `axes`.
     pub fn of<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, axes: &[String]) -> Labels {
         let varies = |i: &usize| {
             let mut values = cases.clone().filter_map(|f| f.values.get(*i)).map(|(_, v)| v);
@@ -26,7 +26,7 @@ impl Labels {
         Labels { heads: varying.iter().map(|i| axes[*i].clone()).collect(), axes: varying }
     }
 
-    /// What a case has in these columns.
+    /// A case's values in these columns.
     pub fn row(&self, case: &CaseFacts) -> Vec<String> {
         match self.axes.is_empty() {
             true => vec![case.name.clone()],
@@ -34,12 +34,12 @@ impl Labels {
         }
     }
 
-    /// The same in one text.
+    /// The same as a single text.
     pub fn text(&self, case: &CaseFacts) -> String {
         self.row(case).join(", ")
     }
 
-    /// Its name without the axes that do not vary, for sentences: values alone where a single axis varies.
+    /// Its name without the axes that do not vary, for sentences: only values if a single axis varies.
     pub fn name(&self, case: &CaseFacts) -> String {
         match self.axes.as_slice() {
             [] | [_] => self.text(case),
@@ -51,8 +51,8 @@ impl Labels {
     }
 }
 
-/// Some of the cases in a few words, where one axis tells them from the others: `size=10000`, `users ≤ 100`. `None` where
-/// no axis does, or all cases are meant.
+/// Some of the cases in a few words, if one axis distinguishes them from the others: `size=10000`, `users ≤ 100`.
+/// `None` if no axis does, or all cases are meant.
 pub fn described<'a>(
     cases: impl Iterator<Item = &'a CaseFacts> + Clone,
     labels: &Labels,
@@ -63,7 +63,7 @@ pub fn described<'a>(
         return None;
     }
     labels.axes.iter().zip(&labels.heads).find_map(|(axis, head)| {
-        // Each value, and whether cases with it are meant; none where some are and some are not.
+        // Each value, and whether cases with it are meant; none if only some are.
         let mut values: Vec<(&str, bool)> = Vec::new();
         for case in cases.clone() {
             let value = case.values.get(*axis)?.1.as_str();
@@ -91,7 +91,7 @@ pub fn described<'a>(
     })
 }
 
-/// The name that a case of axes has by itself.
+/// The default name of a case with axes.
 fn generated(case: &CaseFacts) -> String {
     case.values.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(", ")
 }

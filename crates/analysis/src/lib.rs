@@ -1,27 +1,27 @@
 //! Record → findings. Pure: no clock, no threads, no network, no files.
 //!
 //! - [`input`], [`totals`]: what a trial leaves in memory, and its sums.
-//! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::summary::Summary), doubts,
-//!   expectations and verdict included.
-//! - [`components`]: samples → what each component used, what each probe said.
+//! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::summary::Summary), including doubts,
+//!   expectations and verdict.
+//! - [`components`]: samples → what each component used, what each probe reported.
 //! - [`counter`]: a counter that is read now and then.
-//! - [`doubts`]: the reasons not to trust a measurement, with thresholds and where they come from.
-//! - [`live`]: those of them that can be had while the load runs.
+//! - [`doubts`]: the reasons not to trust a measurement, with thresholds and their origin.
+//! - [`live`]: those of them that can be judged while the load runs.
 //! - [`judge`]: expectations, verdict, exit code.
 //! - [`mod@partial`]: the summary of a trial that was cut off, from what it had written.
 //! - [`metric`]: the figures cases are compared by.
-//! - [`case`]: one case over its trials; [`labels`]: how cases are told apart.
+//! - [`case`]: one case over its trials; [`labels`]: how cases are distinguished.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
 //! - [`bottleneck`]: what saturated first.
 //! - [`search`]: the search for the most load that meets an expectation.
-//! - [`mod@derived`]: figures that the plan works out of those of its cases.
+//! - [`mod@derived`]: figures that the plan derives from those of its cases.
 //! - [`usl`], [`mod@scalability`]: throughput over users, its peak and its knee.
 //! - [`steady`]: warm-up, drift, a backlog that grows.
 //! - [`student`], [`trend`]: the statistics these rest on.
 //!
-//! It draws no documents (that is `report`) and runs nothing: summarising right after a run and a year later
-//! are one path.
+//! It renders no documents (that is `report`) and runs nothing: a summary right after a run and a year later takes
+//! the same path.
 
 pub mod bottleneck;
 pub mod case;

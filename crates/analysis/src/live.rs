@@ -1,11 +1,11 @@
-//! Doubts while a load runs: those that can be judged from what there is so far, told once, and again only when much
+//! Doubts while a load runs: those that can be judged from the data so far, reported once, and again only when much
 //! worse.
 //!
-//! They are the doubts of a trial ([`crate::doubts`]) with the same thresholds, asked once a second. What is had now and then
-//! by chance has to stay for some seconds before it is reported: the first seconds of a load hold its connects, and few
-//! requests. What was counted – a stop, a request that was dropped – is reported at once. The trial's own doubts, over all of it,
-//! are what decides: one that was reported here may be gone at the end, and Little's law, drift and whatever else needs the
-//! whole load is asked there alone.
+//! They are the doubts of a trial ([`crate::doubts`]) with the same thresholds, checked once a second. What happens
+//! now and then by chance has to last some seconds before it is reported: the first seconds of a load include its
+//! connects, and few requests. What was counted – a stop, a dropped request – is reported at once. The doubts over
+//! the whole trial decide: one reported here may be gone at the end, and Little's law, drift and everything else that
+//! needs the whole load is checked only there.
 
 use loadlab_record::load::{Counts, OwnLimits, Series};
 use loadlab_record::summary::{Doubt, LoadFacts, Stalls};
@@ -16,19 +16,19 @@ use crate::doubts::{
 };
 use crate::input::Planned;
 
-/// Seconds in a row in which requests have to be late, in the figures up to then.
+/// Seconds in a row in which requests have to be late, by the figures so far.
 const LATE_FOR: u32 = 3;
-/// Seconds in a row with all slots taken: a stall of one is the system's and may pass.
+/// Seconds in a row with all slots taken: a stall of one second is the system's and may pass.
 const CAPPED_FOR: u32 = 2;
-/// Told again when it has become so many times worse.
+/// Reported again when it has become this many times worse.
 const WORSE: f64 = 10.0;
 
-/// A load up to now.
+/// A load so far.
 #[derive(Clone, Copy, Debug)]
 pub struct SoFar<'a> {
     /// Seconds since its start.
     pub at_s: f64,
-    /// What it counted; `in_flight` is the present number.
+    /// What it counted; `in_flight` is the current number.
     pub counts: &'a Counts,
     /// Times of the window.
     pub series: &'a Series,
@@ -36,9 +36,9 @@ pub struct SoFar<'a> {
     pub attempted: u64,
     /// Those that failed on limits of loadlab's own machine.
     pub own_limits: OwnLimits,
-    /// Stretches of time in which a load thread did not run.
+    /// Periods in which a load thread did not run.
     pub stalls: Stalls,
-    /// Time loadlab was stopped by a CPU limit, seconds; `None` where it is not told.
+    /// Time loadlab was stopped by a CPU limit, seconds; `None` if unknown.
     pub throttled_s: Option<f64>,
 }
 
@@ -51,21 +51,21 @@ pub struct Live {
     own_limits: HoldTimer,
     capped: HoldTimer,
     dropped: HoldTimer,
-    /// Requests dropped up to the last look.
+    /// Requests dropped up to the last check.
     dropped_before: u64,
 }
 
 /// One kind of doubt.
 #[derive(Clone, Debug, Default)]
 struct HoldTimer {
-    /// Seconds in a row in which it was had.
+    /// Seconds in a row in which it was present.
     held: u32,
     /// How bad it was when it was reported, and whether it was grave.
     reported: Option<(f64, bool)>,
 }
 
 impl HoldTimer {
-    /// What is to be reported of a doubt that is so bad, or of none: once it has held for so long.
+    /// What to report of a doubt of this severity, or of none: only once it has held for `hold` seconds.
     fn look(&mut self, found: Option<(f64, Doubt)>, hold: u32) -> Option<Doubt> {
         let Some((size, doubt)) = found else {
             self.held = 0;
@@ -85,7 +85,7 @@ impl HoldTimer {
 }
 
 impl Live {
-    /// Looks at a load, once a second; what is new.
+    /// Checks a load, once a second; returns what is new.
     pub fn look(&mut self, load: &LoadFacts, planned: &Planned, now: &SoFar<'_>) -> Vec<Doubt> {
         let is_timed = has_due_times(load);
         let of = |size: f64| move |doubt: Doubt| (size, doubt);
@@ -94,7 +94,7 @@ impl Live {
         let throttled = now.throttled_s.and_then(|s| throttled_so_far(s, now.at_s, load, grave));
         let own = now.own_limits;
         let dropped = (now.counts.dropped, now.counts.due);
-        // A schedule drops what finds no slot; at the moment of a look one may be free again.
+        // A schedule drops what finds no slot; one may be free again at the moment of the check.
         let drops = now.counts.dropped > std::mem::replace(&mut self.dropped_before, now.counts.dropped);
         [
             self.late.look(late.map(of(1.0)), LATE_FOR),
@@ -111,7 +111,7 @@ impl Live {
     }
 }
 
-/// Whether it is grave only all requests tell.
+/// Only all requests together show whether it is grave.
 fn stalls(still: Stalls) -> Option<Doubt> {
     doubt(
         "generator_stalled",

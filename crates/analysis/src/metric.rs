@@ -20,30 +20,30 @@ pub enum Value {
     Known(f64),
     /// It is at least this: it lies among censored ones.
     Over(f64),
-    /// Too few samples say that it lies between two, at 95 %.
+    /// Too few samples: only an interval is known, at 95 %.
     Between(Few),
     /// There is none.
     Nothing,
 }
 
-/// What too few samples say about a percentile.
+/// What too few samples show about a percentile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Few {
     /// Estimate and interval.
     pub estimate: Estimate,
-    /// The largest sample: where the interval has no upper end, the percentile may be that or more.
+    /// The largest sample: if the interval has no upper end, the percentile may be that or more.
     pub largest: Option<f64>,
     /// Samples that would give a number.
     pub needed: u64,
 }
 
 impl Few {
-    /// Nothing is known but how many samples it takes: records of before say no more.
+    /// Only the number of samples it takes is known: older records have no more.
     pub fn is_unknown(self) -> bool {
         self.estimate == Estimate::default()
     }
 
-    /// What it most likely is, or at least.
+    /// Its most likely value, or its lower bound.
     pub fn likely(self) -> f64 {
         self.estimate.value.or(self.estimate.low).unwrap_or(0.0)
     }
@@ -89,7 +89,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it stands in CSV and JSON.
+    /// Its name in CSV and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Count => "count",
@@ -128,7 +128,7 @@ enum Read {
     OfPlan(Kind),
 }
 
-/// What a figure of a plan came to.
+/// The value of a plan's figure.
 pub fn of_figure(figure: &FigureValue, kind: Kind) -> Value {
     match figure.known(kind) {
         Known::Is(value, _) => Value::Known(value),
@@ -140,7 +140,7 @@ pub fn of_figure(figure: &FigureValue, kind: Kind) -> Value {
     }
 }
 
-/// A figure: name, unit, and where it stands in a summary.
+/// A figure: name, unit, and where to find it in a summary.
 #[derive(Clone, Debug)]
 pub struct Metric {
     /// Name, as in CSV and JSON.
@@ -149,16 +149,16 @@ pub struct Metric {
     pub about: Cow<'static, str>,
     /// Unit of its number.
     pub unit: Unit,
-    /// What a plain number counts, where the plan says it: `documents`.
+    /// What a plain number counts, if the plan declares it: `documents`.
     pub counts: Option<String>,
-    /// Which way it is better, as the plan says or infers it.
+    /// Which direction is better, as the plan declares or implies.
     better: Option<Better>,
-    /// How the plan works it out.
+    /// How the plan computes it.
     value: Option<String>,
     read: Read,
 }
 
-/// By what they are called, and what they are of.
+/// Compares by name and by what the figure is read from.
 impl PartialEq for Metric {
     fn eq(&self, other: &Metric) -> bool {
         (&self.id, self.unit, self.better) == (&other.id, other.unit, other.better)
@@ -184,7 +184,7 @@ impl Metric {
         }
     }
 
-    /// Its name for readers: of the plan's as it is, of the others in words.
+    /// Its name for readers: the plan's own unchanged, the others in words.
     pub fn title(&self) -> String {
         if matches!(self.read, Read::OfPlan(_)) {
             return self.id.to_string();
@@ -197,7 +197,7 @@ impl Metric {
         }
     }
 
-    /// Which way it is better.
+    /// Which direction is better.
     pub fn better(&self) -> Better {
         if let Some(better) = self.better {
             return better;
@@ -209,12 +209,12 @@ impl Metric {
         }
     }
 
-    /// It is the built-in figure of this name, or the plan's name for that.
+    /// It is the built-in figure of this name, or the plan's name for it.
     pub fn stands_for(&self, id: &str) -> bool {
         self.id == id || self.value.as_deref().is_some_and(|value| value.trim() == id)
     }
 
-    /// The figure of a trial.
+    /// The figure's value in a trial.
     pub fn of(&self, summary: &Summary) -> Value {
         let is_of_load = !matches!(self.read, Read::OfPlan(_)) && !OF_SYSTEM.iter().any(|m| m.id == self.id);
         if is_of_load && summary.load.is_command() && !OF_COMMANDS.contains(&&*self.id) {
@@ -230,7 +230,7 @@ impl Metric {
     }
 }
 
-/// Figures of which more is better.
+/// Figures for which more is better.
 const MORE_IS_BETTER: [&str; 9] = [
     "transactions",
     "successful_transactions",
@@ -242,10 +242,10 @@ const MORE_IS_BETTER: [&str; 9] = [
     "accepted",
     "persisted",
 ];
-/// Figures of which neither more nor less is better.
+/// Figures for which neither more nor less is better.
 const NEITHER_IS_BETTER: [&str; 4] = ["elapsed_time", "data_transferred", "concurrency", "within_stdev"];
 
-/// What is measured of a load that a program makes: everything else of it nobody saw.
+/// What is measured of a load that a program generates: nothing else of it is visible.
 const OF_COMMANDS: [&str; 14] = [
     "transactions",
     "elapsed_time",
@@ -283,7 +283,7 @@ pub const SIEGE: [Metric; 12] = [
     Metric::new("shortest_transaction", "fastest response", Unit::Ms, |s| figure(&s.response_ms, "min")),
 ];
 
-/// Our own rows beside siege's.
+/// Our own rows, in addition to siege's.
 pub const OWN: [Metric; 14] = [
     Metric::new("goodput", "ok per second", Unit::PerS, |s| Value::Known(s.rate_per_s.ok)),
     Metric::new("goodput_stdev", "over the seconds of the window", Unit::PerS, |s| {
@@ -312,14 +312,14 @@ pub const OWN: [Metric; 14] = [
     Metric::new("p99_9", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p99_9")),
 ];
 
-/// What wrk prints of responses, errors and seconds beyond the rows above.
+/// What wrk prints about responses, errors and seconds beyond the rows above.
 pub const WRK: [Metric; 5] = [
     Metric::new("stdev", "of responses", Unit::Ms, |s| figure(&s.response_ms, "stdev")),
     Metric::new("within_stdev", "of responses", Unit::Share, |s| s.response_ms.within_stdev.into()),
     Metric::new("connect_errors", "no connection: not made, no name, no TLS", Unit::Count, |s| {
         failed(s, &[Failure::Connect, Failure::Dns, Failure::Tls])
     }),
-    // A peer that goes away shows at the next read or at the next write, as it happens: wrk's two are one here.
+    // A peer that goes away shows at the next read or write, whichever comes first: wrk's two are one here.
     Metric::new("io_errors", "connections that ended early, and what was no HTTP", Unit::Count, |s| {
         failed(s, &[Failure::Reset, Failure::Truncated, Failure::Protocol])
     }),
@@ -364,7 +364,7 @@ pub const OF_SYSTEM: [Metric; 2] = [
     }),
 ];
 
-/// A sum over all components; `None` if there are none or one does not tell.
+/// A sum over all components; `None` if there are none or one does not report it.
 fn over_components(summary: &Summary, read: ReadComponent) -> Option<f64> {
     let all: Option<Vec<f64>> = summary.components.values().map(read).collect();
     all.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
@@ -400,14 +400,14 @@ pub fn named(id: &str) -> Option<Metric> {
     all().into_iter().find(|m| m.id == id)
 }
 
-/// The figures that matter where the plan names none, of those that any of the trials has.
+/// The figures that matter if the plan names none, limited to those that any of the trials has.
 pub fn usual(trials: &[&Summary]) -> Vec<Metric> {
     let ids = ["goodput", "errors", "p50", "p99", "cpu_per_request", "memory_peak", "drain", "lost_max"];
     let has = |m: &Metric| trials.iter().any(|s| m.of(s) != Value::Nothing);
     ids.into_iter().filter_map(named).filter(has).collect()
 }
 
-/// A figure of a distribution, with what is known about it where it is not known.
+/// A figure of a distribution, with what is known about it if it is unknown.
 pub fn figure(distribution: &Distribution, name: &str) -> Value {
     if let Some(over) = distribution.over_ms.get(name) {
         return Value::Over(*over);
@@ -425,7 +425,7 @@ pub fn figure(distribution: &Distribution, name: &str) -> Value {
     }
 }
 
-/// In records of before nothing but their number is said of few samples.
+/// For older records, which only have the number of samples.
 fn before(distribution: &Distribution, name: &str) -> Option<Few> {
     let needed = quantile_of(name).map(samples_needed)?;
     let few = 0 < distribution.count && distribution.count < needed;
@@ -435,7 +435,7 @@ fn before(distribution: &Distribution, name: &str) -> Option<Few> {
 /// Reads a figure of a component.
 pub type ReadComponent = fn(&ComponentSummary) -> Option<f64>;
 
-/// What is reported of a component, for files: name, unit, and where it stands.
+/// What is reported about a component, for files: name, unit, and where to find it.
 pub const COMPONENT: [(&str, Unit, ReadComponent); 18] = [
     ("cpu_percent_mean", Unit::CpuPercent, |c| c.cpu_percent.mean),
     ("cpu_percent_max", Unit::CpuPercent, |c| c.cpu_percent.max),

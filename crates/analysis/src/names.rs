@@ -1,11 +1,11 @@
-//! Names of hosts that were moved while a load ran.
+//! Host names that changed their address while a load ran.
 
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::summary::Doubt;
 
 use crate::doubts::doubt;
 
-/// Names that stood for something else when the load was over.
+/// Names that resolved differently when the load was over.
 pub fn moved(events: &[Event]) -> Vec<Doubt> {
     let moved = events.iter().filter_map(|event| match &event.what {
         EventKind::NameMoved { host, before, after } => doubt(

@@ -1,9 +1,9 @@
-//! The summary of a trial that has none: loadlab was killed, and this is put together from what it had
-//! written second by second.
+//! The summary of a trial that has none: loadlab was killed, and this is reconstructed from what it had written
+//! second by second.
 //!
-//! What was due and not started when the last tick was written counts as dropped, what was started and not
-//! ended as in flight, so that the identities of the accounting hold. What happened after the last tick is
-//! lost, the summary is [`Ended::Partial`], and a grave doubt says so.
+//! What was due and not started at the last tick counts as dropped, what was started and not ended as in flight, so
+//! that the identities of the accounting hold. What happened after the last tick is lost, the summary is
+//! [`Ended::Partial`], and a grave doubt reports it.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use crate::components::cpu_s;
 use crate::input::{LoadRun, Planned, TrialInput};
 use crate::summarise::summarise;
 
-/// The summary of a cut-off trial. `case` tells the users or the rate, as far as the manifest knows, and `figures` are the
-/// manifest's.
+/// The summary of a cut-off trial. `case` provides the users or the rate, as far as the manifest has them, and
+/// `figures` are the manifest's.
 pub fn partial(trial: &TrialRecord, case: &CaseFacts, figures: &[FigureFacts]) -> Summary {
     let loads = loads_of(trial);
     let samples = trial.samples.unpacked();
@@ -41,12 +41,12 @@ pub fn partial(trial: &TrialRecord, case: &CaseFacts, figures: &[FigureFacts]) -
     })
 }
 
-/// The figures that the plan names, as this case works them out.
+/// The figures that the plan names, as computed for this case.
 fn figures_of(figures: &[FigureFacts], case: &CaseFacts) -> Vec<Figure> {
     let mut all: Vec<Figure> = Vec::new();
     for figure in figures {
         let text = case.figures.get(&figure.name).unwrap_or(&figure.value);
-        // One that cannot be read has no value, as in a trial that nothing was measured of.
+        // One that cannot be parsed has no value, as in a trial without measurements.
         all.extend(Figure::after(&all, &figure.name, text, figure.kind).ok());
     }
     all
@@ -66,8 +66,8 @@ fn facts_of(trial: &TrialRecord, case: &CaseFacts) -> LoadFacts {
     })
 }
 
-/// One run for each load and batch, from its ticks. The trial's histograms do not tell batches apart; they
-/// go to the first run, since only their sum is ever used.
+/// One run for each load and batch, from its ticks. The trial's histograms do not separate batches; they go to the
+/// first run, since only their sum is ever used.
 fn loads_of(trial: &TrialRecord) -> Vec<LoadRun> {
     let mut by_run: BTreeMap<(String, u32), Vec<&Tick>> = BTreeMap::new();
     for tick in &trial.ticks {
@@ -135,7 +135,7 @@ fn measured_of(ticks: &[&Tick], at_s: f64) -> Measured {
     out
 }
 
-/// What is known of the generator from its own samples.
+/// What its own samples show about the generator.
 fn generator_of(trial: &TrialRecord, samples: &[Sample]) -> Generator {
     let own = || samples.iter().filter(|s| s.component == "loadlab" && s.at_s >= 0.0);
     let cpu: Vec<f64> = own().filter_map(cpu_s).collect();

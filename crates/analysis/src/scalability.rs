@@ -1,4 +1,4 @@
-//! Throughput over users, where an axis of the matrix varies them: levels, the law fitted to them, the knee.
+//! Throughput over users, if an axis of the matrix varies them: levels, the law fitted to them, the knee.
 
 use loadlab_record::summary::Verdict;
 
@@ -6,13 +6,13 @@ use crate::case::{CaseFindings, Spread};
 use crate::metric::{self, Better, Metric};
 use crate::usl::{self, Fit, Knee, Point, Refused};
 
-/// A chart of fewer levels than this is two points and a line.
+/// With fewer levels a chart is just two points and a line.
 const FEWEST_LEVELS: usize = 3;
 
-/// One curve: cases that differ in users alone.
+/// One curve: cases that differ only in users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scalability {
-    /// What these cases have in common besides, as `axis value, …`; empty where users are the only axis.
+    /// What else these cases have in common, as `axis value, …`; empty if users are the only axis.
     pub of: String,
     /// Levels, ascending.
     pub levels: Vec<Level>,
@@ -39,12 +39,12 @@ pub struct Level {
     pub p99_ms: Spread,
 }
 
-/// Every curve of a run, in the order of its cases. INVALID trials are no points of one.
+/// Every curve of a run, in the order of its cases. INVALID trials are left out.
 pub fn scalability(cases: &[CaseFindings<'_>]) -> Vec<Scalability> {
     let closed: Vec<(&CaseFindings<'_>, u64)> =
         cases.iter().filter_map(|c| Some((c, c.case.facts.users?))).collect();
     let Some((first, _)) = closed.first() else { return Vec::new() };
-    // The axis that says the users: its value is their number, in every case.
+    // The axis of users: its value is their number, in every case.
     let says = |i: usize| {
         closed
             .iter()
@@ -56,7 +56,7 @@ pub fn scalability(cases: &[CaseFindings<'_>]) -> Vec<Scalability> {
             c.case.facts.values.iter().enumerate().filter(|(i, _)| !axes.get(*i).copied().unwrap_or(false));
         others.map(|(_, (axis, value))| format!("{axis} {value}")).collect::<Vec<_>>().join(", ")
     };
-    // Cases by name differ in more than users, and nobody knows in what: a curve needs an axis.
+    // Named cases differ in more than users, in unknown ways: a curve needs an axis.
     if !axes.contains(&true) {
         return Vec::new();
     }

@@ -1,44 +1,44 @@
-//! The search for the most load that meets an expectation: which level is measured next, and what follows from all
-//! of it. A pure state machine: it is told how a trial came out and says what to do, and knows no clock, no server
-//! and no load.
+//! The search for the most load that meets an expectation: which level is measured next, and the conclusion from all
+//! of them. A pure state machine: it takes the outcome of each trial and returns what to do next, and knows no clock,
+//! no server and no load.
 //!
-//! Levels (users, or requests per second) are halved on a logarithmic scale between the largest that passed and the
-//! smallest that failed, until the two are within [`PRECISION`] of one another. A measurement may be
-//! wrong. Both ends are therefore measured once more before an answer is given: the one below has to pass again, the one
-//! above to fail again. So is an end that three trials in a row run into. One that contradicts itself is measured a third
-//! time, and the majority counts. If an end falls, the search goes on from there.
+//! Levels (users, or requests per second) are bisected on a logarithmic scale between the largest that passed and the
+//! smallest that failed, until the two are within [`PRECISION`] of one another. A measurement may be wrong. Both ends
+//! are therefore measured once more before an answer is given: the lower has to pass again, the upper to fail again.
+//! The same applies to an end that three trials in a row converge on. One that contradicts itself is measured a third
+//! time, and the majority counts. If an end falls, the search continues from there.
 //!
-//! It presumes that what fails at a level fails at all higher ones. That holds for response times and errors, and
-//! not for `goodput > 100`, which few users cannot reach.
+//! It assumes that what fails at a level fails at all higher ones. That holds for response times and errors, but not
+//! for `goodput > 100`, which few users cannot reach.
 
 use serde::{Deserialize, Serialize};
 
-/// Most levels a search measures, repeats included, unless it says how many.
+/// The maximum number of levels a search measures, including repeats, unless configured.
 pub const MAX_LEVELS: u32 = 15;
-/// Levels this near to one another are as good as the same: two parts in a hundred.
+/// Levels this close to one another count as the same: two per cent.
 pub const PRECISION: f64 = 0.02;
 
-/// Trials in a row with one outcome that make the end they run into suspicious.
+/// Trials in a row with one outcome that make the end they converge on suspicious.
 const STREAK: usize = 3;
 
-/// How a trial came out.
+/// The outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It met what is expected, and was steady.
+    /// It met the expectations, and was steady.
     Met,
     /// It did not.
     Missed,
-    /// The measurement cannot be trusted: loadlab, not the system, was at its end.
+    /// The measurement cannot be trusted: loadlab, not the system, was saturated.
     Invalid,
 }
 
-/// A level, and how it came out.
+/// A level, and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelOutcome {
     /// Users, or requests per second.
     pub level: u64,
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -56,24 +56,24 @@ pub enum Next {
     Done(Answer),
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "found")]
 pub enum Answer {
-    /// The most that met the expectation.
+    /// The highest level that met the expectation.
     Most {
-        /// It.
+        /// That level.
         level: u64,
-        /// The least that did not.
+        /// The lowest level that did not.
         above: u64,
-        /// Both were measured twice and came out the same; else the most levels were measured before.
+        /// Both were measured twice with the same outcome; otherwise the maximum number of levels was reached first.
         confirmed: bool,
     },
     /// No level that was measured failed it.
     AtLeast {
         /// The highest that was measured.
         level: u64,
-        /// It is the highest of the range; else the most levels were measured before.
+        /// It is the highest of the range; otherwise the maximum number of levels was reached first.
         is_top: bool,
     },
     /// Not even the lowest level met it.
@@ -81,11 +81,11 @@ pub enum Answer {
         /// The lowest of the range.
         level: u64,
     },
-    /// From `above` on it is loadlab that is at its end, not the system.
+    /// From `above` on loadlab is saturated, not the system.
     Generator {
-        /// The most that met the expectation, if any did.
+        /// The highest level that met the expectation, if any did.
         level: Option<u64>,
-        /// The least that could not be measured.
+        /// The lowest level that could not be measured.
         above: u64,
     },
 }
@@ -107,12 +107,12 @@ enum Known {
     Nothing,
     /// All trials agree, or the majority does.
     Is(Outcome),
-    /// As many say this as that.
+    /// The outcomes are evenly split.
     Torn,
 }
 
 impl Search {
-    /// Between two levels, both included; the lower is at least 1. A range turned round is turned back.
+    /// Between two levels, both inclusive; the lower is at least 1. A reversed range is swapped.
     pub fn new(low: u64, high: u64, max_levels: u32) -> Search {
         let (low, high) = (low.min(high).max(1), low.max(high).max(1));
         Search { low, high, max_levels: max_levels.max(1), precision: PRECISION, path: Vec::new() }
@@ -133,7 +133,7 @@ impl Search {
         if self.path.len() >= self.max_levels as usize {
             return Next::Done(self.answer(false));
         }
-        // A level that contradicts itself is settled first: all else hangs on it.
+        // A level that contradicts itself is settled first: everything else depends on it.
         if let Some(level) = self.levels().into_iter().find(|l| self.known(*l) == Known::Torn) {
             return Next::Measure { level, again: true };
         }
@@ -145,7 +145,7 @@ impl Search {
         if let Some(level) = between {
             return Next::Measure { level, again: false };
         }
-        // Both ends again: the upper first, since a hiccup fails a trial and nothing makes one pass.
+        // Both ends again: the upper first, since a hiccup can fail a trial but nothing can make one pass.
         let once = |level: &u64| self.times(*level) == 1;
         match failed.filter(once).or(passed.filter(once)) {
             Some(level) => Next::Measure { level, again: true },
@@ -153,12 +153,12 @@ impl Search {
         }
     }
 
-    /// An end that was measured once, and that all trials since run into: where the truth is as likely on either side,
-    /// three in a row on one are rarer than an end that is wrong is costly.
+    /// An end that was measured once, and that all trials since converge on: if the truth is equally likely on either
+    /// side, three in a row on one side are rare enough to justify checking the end.
     fn suspicious(&self, passed: Option<u64>, failed: Option<u64>) -> Option<u64> {
         let last = self.path.len().checked_sub(STREAK).map(|from| &self.path[from..])?;
         let met = last.iter().filter(|p| p.outcome == Outcome::Met).count();
-        // A level that is measured again speaks for itself, and is no other witness.
+        // A level that is measured again confirms itself, and is not further evidence.
         if last.iter().any(|p| self.times(p.level) > 1) {
             return None;
         }
@@ -178,16 +178,16 @@ impl Search {
         };
         let levels = self.levels();
         let passed = levels.iter().copied().filter(|l| is(l, true)).max();
-        // Of a failure below something that passed the passing one is believed: a hiccup fails a trial, and
-        // nothing makes an overloaded system pass one.
+        // If a failure lies below something that passed, the pass is believed: a hiccup fails a trial, and nothing
+        // makes an overloaded system pass one.
         let failed = levels.iter().copied().filter(|l| is(l, false) && passed.is_none_or(|p| *l > p)).min();
         (passed, failed)
     }
 
-    /// The level to measure between the ends; `None` when they are near enough.
+    /// The level to measure between the ends; `None` when they are close enough.
     fn between(&self, passed: Option<u64>, failed: Option<u64>) -> Option<u64> {
         match (passed, failed) {
-            // The whole range is open. The ends of a range are guesses, and its top may take the system down: the
+            // The whole range is open. The ends of a range are guesses, and its top may take the system down, so the
             // middle comes first.
             (None, None) => Some(middle(self.low, self.high)),
             (Some(passed), None) if passed >= self.high => None,
@@ -209,7 +209,7 @@ impl Search {
         high - low <= 1 || (high as f64) <= low as f64 * (1.0 + self.precision)
     }
 
-    /// What follows once nothing more is measured.
+    /// The conclusion once nothing more is measured.
     fn answer(&self, confirmed: bool) -> Answer {
         let (passed, failed) = self.bracket();
         let torn = self.levels().into_iter().any(|l| self.known(l) == Known::Torn);
@@ -240,14 +240,14 @@ impl Search {
             (0, 0) => Known::Nothing,
             (a, b) if a == b => Known::Torn,
             (a, b) if a > b => Known::Is(Outcome::Met),
-            // A level that was measured once was measured: what it said goes before what could not be known.
+            // One definite outcome exists: it takes precedence over those that could not be determined.
             _ if missed > 0 => Known::Is(Outcome::Missed),
             _ => Known::Is(Outcome::Invalid),
         }
     }
 }
 
-/// Half way on a logarithmic scale, strictly between the two where there is room.
+/// Half way on a logarithmic scale, strictly between the two if possible.
 fn middle(low: u64, high: u64) -> u64 {
     if high <= low + 1 {
         return high;
@@ -260,7 +260,7 @@ fn middle(low: u64, high: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The answer, and the levels on the way, for a system that takes exactly so much.
+    /// The answer, and the levels on the way, for a system that handles exactly this much.
     fn run(range: (u64, u64), takes: u64) -> (Answer, Vec<u64>) {
         let mut search = Search::new(range.0, range.1, MAX_LEVELS);
         loop {
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(run((1, 100), 20).1, [10, 32, 18, 24, 21, 19, 20, 21, 20]);
     }
 
-    /// Says what it is reported for the first trial of a level, and the truth from the second on.
+    /// Reports the wrong outcome in the first trial of these levels, and the truth from the second on.
     fn fooled(wrong: &[u64], takes: u64) -> (Answer, usize) {
         let mut search = Search::new(1, 1000, MAX_LEVELS);
         loop {

@@ -1,15 +1,15 @@
 //! Whether a load had settled: warm-up at its start, drift within it, a backlog that grows.
 //!
-//! A *warm-up* is a system that gets faster by itself: caches fill, code is compiled, pools are made. Its seconds are
-//! found by MSER (White 1997): the cut that leaves the steadiest rest. A cut is believed only if what is cut off looks
-//! like one – slow from the very first second, ever less so, and answering all the while. A *stall* is no warm-up: a
-//! second in which far fewer were answered than the response times of that second explain, or in which more were
-//! answered than usual because they had piled up before. Whatever looks like both is not cut off: leaving out a stall
-//! would hide the worst there was, and a slow start that stays in costs an honest figure only.
+//! A *warm-up* is a system that gets faster on its own: caches fill, code is compiled, pools are created. Its seconds
+//! are found by MSER (White 1997): the cut that leaves the steadiest rest. A cut is believed only if what is cut off
+//! looks like one – slow from the very first second, ever less so, and answering throughout. A *stall* is not a
+//! warm-up: a second in which far fewer were answered than the response times of that second explain, or in which
+//! more were answered than usual because they had piled up before. Anything that looks like both is not cut off:
+//! leaving out a stall would hide the worst part, and a slow start that stays in only makes the figures conservative.
 //!
 //! *Drift* is a trend over what remains ([`crate::trend`]), large enough to matter.
 //!
-//! All of it reads seconds, and says nothing of a load with fewer than [`FEWEST`] of them, with stages, or in batches.
+//! All of it works on seconds, and judges no load with fewer than [`FEWEST`] of them, with stages, or in batches.
 
 use loadlab_record::load::Tick;
 use loadlab_record::summary::{Doubt, LoadFacts};
@@ -17,27 +17,28 @@ use loadlab_record::units::format_duration_ns;
 
 use crate::trend::{median, stretches, trend};
 
-/// With fewer seconds nothing can be known of their course.
+/// With fewer seconds their course cannot be judged.
 pub const FEWEST: usize = 10;
 /// Fewer slow seconds than this at the start are a hiccup.
 const FEWEST_WARM: usize = 3;
 /// Times that differ by less than this share are the same.
 const EVEN_SHARE: f64 = 0.02;
-/// The start is slower than the rest by this share at least, or nobody would see it.
+/// The start is slower than the rest by at least this share, or it would not matter.
 const WARM_SHARE: f64 = 0.10;
-/// … and beyond so many times what a usual second is off the middle (Hampel's identifier: 3 × 1.4826 deviations).
+/// … and by more than this many times the typical deviation from the median (Hampel's identifier: 3 × 1.4826
+/// deviations).
 const WARM_DEVIATIONS: f64 = 3.0 * 1.4826;
 /// A second with less than this share of the answers that its response times explain was a stall.
 const STALL_SHARE: f64 = 0.5;
-/// In the open model a second with this much more, or less, than what fell due was catching up, or falling behind.
+/// In the open model a second with this much more, or less, than what was due was catching up, or falling behind.
 const UNEVEN: f64 = 0.10;
-/// Stretches that a trend is looked for in.
+/// Number of sections in which a trend is searched.
 const STRETCHES: usize = 10;
-/// A trend this sure: one series in a thousand without any.
+/// The significance of a trend: one series in a thousand without any.
 const SURE: f64 = 3.29;
 /// … and with this much change over the window.
 const DRIFT_SHARE: f64 = 0.10;
-/// A backlog that grows by more than this share of what falls due.
+/// A backlog that grows by more than this share of what is due.
 const BACKLOG_SHARE: f64 = 0.01;
 
 /// A second of a load.
@@ -47,9 +48,9 @@ pub struct Second {
     pub from_s: f64,
     /// Its end.
     pub to_s: f64,
-    /// Fell due per second.
+    /// Due per second.
     pub due: f64,
-    /// Answered well per second.
+    /// Successful answers per second.
     pub ok: f64,
     /// Ended otherwise.
     pub failed: u64,
@@ -57,8 +58,8 @@ pub struct Second {
     pub p50_ms: Option<f64>,
 }
 
-/// Whole seconds of a load after its ramp; empty where they tell nothing of a steady state: several loads or
-/// batches, or stages.
+/// Whole seconds of a load after its ramp; empty if they do not show a steady state: several loads or batches, or
+/// stages.
 pub fn seconds_of(ticks: &[Tick], facts: &LoadFacts) -> Vec<Second> {
     let one = ticks.first().map(|t| (&t.load, t.batch));
     let many = ticks.iter().any(|t| Some((&t.load, t.batch)) != one);
@@ -66,7 +67,7 @@ pub fn seconds_of(ticks: &[Tick], facts: &LoadFacts) -> Vec<Second> {
         return Vec::new();
     }
     let from_s = facts.start_s + facts.ramp_s;
-    // What is answered after the schedule's end is what was left: no second of the load.
+    // Answers after the schedule's end are leftovers, not a second of the load.
     let to_s = facts.duration_s.map_or(f64::INFINITY, |s| facts.start_s + s + 0.05);
     let whole =
         ticks.iter().filter(|t| t.to_s - t.from_s >= 0.9 && t.from_s >= from_s - 0.05 && t.to_s <= to_s);
@@ -82,23 +83,23 @@ pub fn seconds_of(ticks: &[Tick], facts: &LoadFacts) -> Vec<Second> {
         .collect()
 }
 
-/// A system that got faster by itself.
+/// A system that got faster on its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WarmUp {
     /// The end of its seconds, on the trial's clock.
     pub until_s: f64,
     /// Median response of its first second, milliseconds.
     pub first_ms: f64,
-    /// Median response of a usual second afterwards.
+    /// Median response of a typical second afterwards.
     pub then_ms: f64,
 }
 
-/// The warm-up at the start of a load; `None` where there is none, or where what looks like one may be a stall.
+/// The warm-up at the start of a load; `None` if there is none, or if what looks like one may be a stall.
 pub fn warm_up(seconds: &[Second], open: bool) -> Option<WarmUp> {
     if seconds.len() < FEWEST {
         return None;
     }
-    // A second without any answer is a stall, wherever it lies in the part that is looked at.
+    // A second without any answer is a stall, wherever it is in the part under examination.
     let answered = seconds.iter().take_while(|s| s.p50_ms.is_some()).count();
     let times: Vec<f64> = seconds[..answered].iter().filter_map(|s| s.p50_ms).collect();
     if times.len() < FEWEST {
@@ -108,7 +109,7 @@ pub fn warm_up(seconds: &[Second], open: bool) -> Option<WarmUp> {
     let rest = &times[cut..];
     let then_ms = median(&mut rest.to_vec())?;
     let deviation = median(&mut rest.iter().map(|v| (v - then_ms).abs()).collect::<Vec<_>>())?;
-    // The steadiest rest may begin a while after the last second that was slow.
+    // The steadiest rest may begin a while after the last slow second.
     let usual = then_ms * (1.0 + EVEN_SHARE) + 2.0 * 1.4826 * deviation;
     let cut = times[..cut].iter().rposition(|v| *v > usual)? + 1;
     let start = &times[..cut];
@@ -122,11 +123,11 @@ pub fn warm_up(seconds: &[Second], open: bool) -> Option<WarmUp> {
     Some(WarmUp { until_s: seconds[cut - 1].to_s, first_ms, then_ms })
 }
 
-/// The cut that leaves the steadiest rest: the least variance of the rest's mean. `None` where nothing is to be cut
-/// off, or where the best cut lies so late that the series had not settled at all.
+/// The cut that leaves the steadiest rest: the least variance of the rest's mean. `None` if nothing should be cut
+/// off, or if the best cut is so late that the series had not settled at all.
 ///
-/// What differs by less than [`EVEN_SHARE`] is as steady as can be: without that a server that answers within half a
-/// per cent of the same time would have its steadiest rest anywhere.
+/// Differences below [`EVEN_SHARE`] count as perfectly steady: otherwise a server that answers within half a per cent
+/// of the same time would have its steadiest rest anywhere.
 fn mser(values: &[f64]) -> Option<usize> {
     let most = values.len() / 2;
     let even = EVEN_SHARE * median(&mut values[most..].to_vec())?;
@@ -141,7 +142,7 @@ fn mser(values: &[f64]) -> Option<usize> {
     (best.1 > 0 && best.1 < most).then_some(best.1)
 }
 
-/// From the slowest, at its beginning, ever less.
+/// It is slowest at its beginning, and then decreases.
 fn goes_down(start: &[f64]) -> bool {
     let slowest = start.iter().copied().fold(0.0, f64::max);
     let points: Vec<(f64, f64)> = start.iter().enumerate().map(|(i, v)| (i as f64, *v)).collect();
@@ -152,18 +153,18 @@ fn goes_down(start: &[f64]) -> bool {
     falls && start[0] >= 0.8 * slowest
 }
 
-/// Something stood still in the first seconds, or was catching up after it had.
+/// Something stood still in the first seconds, or was catching up after a stall.
 fn stalls(start: &[Second], rest: &[Second], open: bool) -> bool {
     let Some(usual_ok) = median(&mut rest.iter().map(|s| s.ok).collect::<Vec<_>>()) else { return true };
     let times = || rest.iter().filter_map(|s| s.p50_ms).collect::<Vec<_>>();
     let Some(usual_ms) = median(&mut times()) else { return true };
     let odd = |s: &Second| {
         if open {
-            // All that falls due is answered in its second, or it piles up: then nobody can tell a slow system from
-            // one that stood still.
+            // Everything due is answered in its second, or it piles up: then a slow system cannot be distinguished
+            // from one that stood still.
             return (s.ok - s.due).abs() > UNEVEN * s.due.max(1.0);
         }
-        // So many users and such times explain so many answers (Little's law).
+        // The number of answers that this many users and these times explain (Little's law).
         let explained = s.p50_ms.map_or(0.0, |ms| usual_ok * (usual_ms / ms).min(1.0));
         s.ok < STALL_SHARE * explained || s.ok > usual_ok * (1.0 + UNEVEN)
     };
@@ -180,13 +181,13 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Change over the start: 0.5 is half as much again; `None` where it began at nothing.
+    /// Change relative to the start: 0.5 is half as much again; `None` if it began at zero.
     pub fn share(self) -> Option<f64> {
         (self.from > 0.0).then(|| self.to / self.from - 1.0)
     }
 }
 
-/// Drift of what is read from each second; `None` where there is no clear one.
+/// Drift of a value read from each second; `None` if there is no clear one.
 pub fn drift(seconds: &[Second], read: impl Fn(&Second) -> Option<f64>) -> Option<Drift> {
     let points: Vec<(f64, f64)> = seconds.iter().filter_map(|s| Some((s.from_s, read(s)?))).collect();
     if points.len() < FEWEST {
@@ -202,8 +203,8 @@ pub fn drift(seconds: &[Second], read: impl Fn(&Second) -> Option<f64>) -> Optio
         .then_some(Drift { from: (middle - change / 2.0).max(0.0), to: (middle + change / 2.0).max(0.0) })
 }
 
-/// Why the system was behind and falling further behind until the schedule's end (`until_s`), in words; `None` where it kept up. Of the open model: the
-/// backlog of users is bounded by their number.
+/// Why the system was behind and falling further behind until the schedule's end (`until_s`), in words; `None` if it
+/// kept up. Only for the open model: the backlog of users is bounded by their number.
 pub fn growing_backlog(ticks: &[Tick], until_s: f64) -> Option<String> {
     let (mut due, mut done) = (0u64, 0u64);
     let from_s = ticks.first()?.from_s;
@@ -225,8 +226,8 @@ pub fn growing_backlog(ticks: &[Tick], until_s: f64) -> Option<String> {
     let due = points_due(ticks, from_s + length_s);
     let found = trend(&points[1..]);
     let grows = found.is_some_and(|t| t.z > 2.58 && t.slope > BACKLOG_SHARE * due as f64 / length_s);
-    // With few seconds no trend is sure. What is merely in flight stays as it is once the first answers have come; a
-    // backlog doubles from the middle to the end.
+    // With few seconds no trend is certain. What is merely in flight stays constant once the first answers have
+    // arrived; a backlog doubles from the middle to the end.
     let middle =
         points.iter().filter(|p| p.0 > from_s && p.0 <= from_s + length_s / 2.0).map(|p| p.1).next_back();
     let is_large = match middle {
@@ -239,7 +240,7 @@ pub fn growing_backlog(ticks: &[Tick], until_s: f64) -> Option<String> {
     })
 }
 
-/// What had fallen due by then.
+/// What had become due by then.
 fn points_due(ticks: &[Tick], by_s: f64) -> u64 {
     ticks.iter().filter(|t| t.to_s <= by_s + 1e-6).map(|t| t.counts.due).sum()
 }

@@ -5,8 +5,8 @@
 //! (DLMF 8.17.22) with Lentz's method as modified by Thompson and Barnett (1986). Good to ten digits over the
 //! range that trials span; the tests hold it against printed tables.
 
-/// The chance that |T| is beyond `t` where nothing but chance is at work; `df` degrees of freedom, above 0.
-/// 1 at 0, and NaN only for NaN.
+/// The probability that |T| exceeds `t` by chance alone; `df` degrees of freedom, above 0. 1 at 0, and NaN only for
+/// NaN.
 pub fn two_sided(t: f64, df: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;
@@ -14,11 +14,11 @@ pub fn two_sided(t: f64, df: f64) -> f64 {
     incomplete_beta(df / (df + t * t), df / 2.0, 0.5)
 }
 
-/// The t that |T| stays within with this chance (`0.95`): half the width of an interval in standard errors.
+/// The t that |T| stays within with this probability (`0.95`): half the width of an interval in standard errors.
 pub fn critical(confidence: f64, df: f64) -> f64 {
     let tail = (1.0 - confidence).clamp(f64::MIN_POSITIVE, 1.0);
     let mut high = 1.0;
-    // 1e9 standard errors: with one degree of freedom and a confidence of 1 − 1e-9 nobody asks for more.
+    // 1e9 standard errors: enough even for one degree of freedom and a confidence of 1 − 1e-9.
     while two_sided(high, df) > tail && high < 1e9 {
         high *= 2.0;
     }
@@ -103,7 +103,7 @@ mod tests {
         check(0.99, 4.0, 4.604);
         check(0.999, 9.0, 4.781);
         check(0.90, 30.0, 1.697);
-        // the normal distribution in the end
+        // the normal distribution in the limit
         check(0.95, 1e6, 1.960);
     }
 

@@ -1,8 +1,8 @@
 //! What a trial measured → its summary.
 //!
-//! What it left ([`crate::input`]) is added up first ([`crate::totals`]). Choices that the contract leaves open are made here and said where they are made. What
-//! the summary says about the measurement itself is in [`crate::doubts`], what it says about expectations in
-//! [`crate::judge`].
+//! A trial's data ([`crate::input`]) is first added up ([`crate::totals`]). Choices that the contract leaves open are
+//! made here and documented where they are made. What the summary states about the measurement itself is in
+//! [`crate::doubts`], what it states about expectations in [`crate::judge`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,8 +56,8 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
     summary
 }
 
-/// How autocorrelated response times are from second to second, where there are histograms of seconds: the most of any
-/// load.
+/// How autocorrelated response times are from second to second, if there are histograms of seconds: the highest of
+/// any load.
 fn of_seconds(intervals: &[Interval]) -> Dependence {
     /// Values of a second, each with how often it was counted.
     type Counted = Vec<(u64, u64)>;
@@ -99,8 +99,8 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
             totals.dependence,
         ),
         ok_response_ms: timed(&series.response_ok),
-        // Timeouts are failures too, but their series also holds what was in flight or dropped: they stand
-        // among the censored of `response_ms`, and here are the failures that did end.
+        // Timeouts are failures too, but their series also holds what was in flight or dropped: those are among the
+        // censored of `response_ms`; here are the failures that did end.
         failed_response_ms: timed(&series.response_failed),
         service_ms: Distribution::dependent(&series.service_ok, &series.service_censored, totals.dependence),
         late_ms: timed(&series.late),
@@ -148,7 +148,7 @@ fn tag_summary(measured: &TagMeasured, dependence: Dependence) -> TagSummary {
     }
 }
 
-/// Of several loads each one's own figures; batches of one are together.
+/// With several loads, each one's own figures; batches of one load are together.
 fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
     let names: BTreeSet<&str> = input.loads.iter().map(|run| run.load.as_str()).collect();
     if names.len() < 2 && input.facts.loads.is_empty() {
@@ -187,7 +187,7 @@ struct Span {
     from_s: f64,
     /// End of the last.
     to_s: f64,
-    /// When the last was over; what comes after is the wait for stragglers.
+    /// When the last was over; after that only stragglers are awaited.
     asked_to_s: f64,
     /// Length of the time in which at least one load ran and was not over: pauses between batches excluded.
     asked_length_s: f64,
@@ -260,8 +260,8 @@ fn rates(loads: &[LoadRun], ticks: &[Tick]) -> Rates {
 ///
 /// Loads that run at the same time add up, each over its own window and for as long as it ran; batches and loads that
 /// run one after the other share the time. For one load and its batches that is Σ counted / Σ window lengths. A load
-/// that begins later or ends earlier than another did send nothing meanwhile, which counts; what it sent in its warm-up
-/// is not known to the window, and is taken to be as much as after it.
+/// that begins later or ends earlier than another sent nothing meanwhile, which counts; what it sent in its warm-up
+/// is not in the window, and is assumed to equal the rate after it.
 fn per_s<const N: usize>(loads: &[LoadRun], counted: impl Fn(&Measured) -> [f64; N]) -> [f64; N] {
     let mut sums = [0.0; N];
     let mut length_s = 0.0;
@@ -285,7 +285,7 @@ fn windows_s(loads: &[LoadRun]) -> f64 {
     overlapping(loads.iter().map(window_interval).collect()).iter().map(|g| g.to_s - g.from_s).sum()
 }
 
-/// How long a load ran within a group's time, its warm-up included.
+/// How long a load ran within a group's time, including its warm-up.
 fn present_s(run: &LoadRun, group: &Group) -> f64 {
     let to_s = run.at_s + run.measured.window.to_s;
     (to_s.min(group.to_s) - run.at_s.max(group.from_s)).max(0.0)
@@ -307,9 +307,8 @@ fn spread(loads: &[LoadRun], ticks: &[Tick]) -> (Option<f64>, Option<f64>) {
     ((n >= 2.0).then(|| (square / (n - 1.0)).sqrt()), max)
 }
 
-/// Goodput of every tick; where several loads run at once, that of their ticks of the same second together.
-/// (With one load the ticks stand for themselves: a tick that drifts into its neighbour's second must not
-/// be added to it.)
+/// Goodput of every tick; if several loads run at once, their ticks of the same second are added up. (With one load
+/// each tick stands alone: a tick that drifts into its neighbour's second must not be added to it.)
 fn goodput_by_second<'a>(ticks: impl Iterator<Item = &'a Tick> + Clone) -> Vec<f64> {
     let rate = |t: &Tick| t.counts.ok as f64 / (t.to_s - t.from_s);
     let loads: BTreeSet<&str> = ticks.clone().map(|t| t.load.as_str()).collect();

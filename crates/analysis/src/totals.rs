@@ -1,5 +1,5 @@
 //! Counts, bytes and histograms of a trial, added up over its loads and batches. Histograms merge exactly; nothing is
-//! averaged that does not average.
+//! averaged that must not be.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ pub struct Totals {
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes on the wire.
     pub bytes: Bytes,
-    /// Durations; `service_*` holds the response times of loads whose requests start as they fall due.
+    /// Durations; `service_*` holds the response times of loads whose requests start when due.
     pub series: Series,
     /// By tag.
     pub by_tag: BTreeMap<String, TagMeasured>,
     /// Captured numbers, by name.
     pub numbers: BTreeMap<String, Numbers>,
-    /// Connections; `peak` is the largest of one load, since peaks of different moments do not add.
+    /// Connections; `peak` is the largest of one load, since peaks at different times do not add up.
     pub connections: Connections,
-    /// ∫ in-flight dt, of the whole load.
+    /// ∫ in-flight dt, over the whole load.
     pub busy_s: f64,
     /// The same within the windows.
     pub busy_in_window_s: f64,
-    /// What was under way when a load was over, and ended all the same.
+    /// Requests under way when a load was over that still ended.
     pub stragglers: Stragglers,
-    /// How autocorrelated response times are: in the load in which they are most.
+    /// How autocorrelated response times are: the highest of any load.
     pub dependence: Dependence,
     /// The first identity of [`Counts::balance`] that a load breaks, with the load's name.
     pub unbalanced: Option<String>,
@@ -74,7 +74,7 @@ impl Totals {
         self.connections.reused += m.connections.reused;
         self.connections.requests_resent += m.connections.requests_resent;
         self.connections.peak = self.connections.peak.max(m.connections.peak);
-        // Of several loads or batches that hold connections, the longest opening and the largest share.
+        // With several loads or batches that hold connections, the longest opening and the largest share.
         let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
         self.connections.connect_phase_s =
             larger(self.connections.connect_phase_s, m.connections.connect_phase_s);
@@ -95,8 +95,8 @@ impl Totals {
     }
 }
 
-/// The engine leaves the service series empty when every request starts as it falls due. A load that keeps
-/// them apart records both for every ok outcome, so an ok response without a service time tells.
+/// The engine leaves the service series empty when every request starts when due. A load that keeps them apart
+/// records both for every ok outcome, so an ok response without a service time shows it.
 fn service_is_response(series: &Series) -> bool {
     series.service_ok.is_empty()
         && series.service_censored.is_empty()

@@ -1,21 +1,21 @@
-//! Whether a series goes up or down, told from noise: Mann and Kendall's test, and Theil and Sen's slope.
+//! Whether a series rises or falls beyond noise: the Mann-Kendall test, and the Theil-Sen slope.
 //!
-//! Both look at the order of pairs alone, so that one wild second neither makes a trend nor hides one (Mann 1945,
-//! Kendall 1955; Theil 1950, Sen 1968). Seconds of a load follow one another closely – a queue that is long now is
-//! long in a second – and the test presumes they do not; hence means of stretches are tested, not the seconds.
+//! Both look only at the order of pairs, so that one wild second neither makes a trend nor hides one (Mann 1945,
+//! Kendall 1955; Theil 1950, Sen 1968). Consecutive seconds of a load are dependent – a queue that is long now is
+//! long in a second – and the test assumes independence; so means of sections are tested, not the seconds.
 
 /// A monotone trend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
-    /// Change per unit of the place: the median of all pairs' slopes.
+    /// Change per unit of x: the median of all pairs' slopes.
     pub slope: f64,
     /// Kendall's tau, -1 to 1: how surely each value is above the one before.
     pub tau: f64,
-    /// Mann and Kendall's statistic in standard deviations: beyond ± 2.58 one series in a hundred without a trend.
+    /// The Mann-Kendall statistic in standard deviations: beyond ± 2.58 one series in a hundred without a trend.
     pub z: f64,
 }
 
-/// The trend of points (place, value), in order of place; `None` with fewer than four.
+/// The trend of points (x, value), in order of x; `None` with fewer than four.
 pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     let n = points.len();
     if n < 4 {
@@ -37,7 +37,7 @@ pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     Some(Trend { slope, tau: score / (n * (n - 1.0) / 2.0), z })
 }
 
-/// What equal values take off the variance.
+/// How much ties reduce the variance.
 fn ties(points: &[(f64, f64)]) -> f64 {
     let mut values: Vec<f64> = points.iter().map(|p| p.1).collect();
     values.sort_by(f64::total_cmp);
@@ -45,7 +45,7 @@ fn ties(points: &[(f64, f64)]) -> f64 {
     groups.map(|g| g.len() as f64).map(|t| t * (t - 1.0) * (2.0 * t + 5.0)).sum()
 }
 
-/// Means of `count` stretches of points, as even as can be; all points where there are no more than that.
+/// Means of `count` sections of points, as even as possible; all points if there are no more than that.
 pub fn stretches(points: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
     if points.len() <= count || count == 0 {
         return points.to_vec();
@@ -58,7 +58,7 @@ pub fn stretches(points: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
     (0..count).map(|i| mean(&points[edge(i)..edge(i + 1)])).collect()
 }
 
-/// The median; of an even number the mean of the middle two. Sorts what it is given.
+/// The median; for an even number the mean of the middle two. Sorts its input.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let n = values.len();

@@ -1,32 +1,32 @@
 //! Throughput over concurrency: the Universal Scalability Law, its peak, and the knee.
 //!
-//! Gunther's law (2007) says what N users get: `X(N) = λN / (1 + α(N − 1) + βN(N − 1))`. λ is what one user gets, α
-//! the share of the work that only one can do at a time (contention), β what users cost each other in pairs
-//! (coherency). With β > 0 there is a most, at `N* = √((1 − α) / β)`; beyond it more users get less.
+//! Gunther's law (2007) gives the throughput of N users: `X(N) = λN / (1 + α(N − 1) + βN(N − 1))`. λ is that of one
+//! user, α the share of the work that only one can do at a time (contention), β the pairwise cost between users
+//! (coherency). With β > 0 there is a maximum, at `N* = √((1 − α) / β)`; beyond it more users get less.
 //!
 //! It is fitted to the throughput of every trial by least squares of logarithms (an error of 2 % weighs the same at
-//! every level) with Gauss and Newton's steps, damped as Levenberg (1944) and Marquardt (1963) do. Intervals are
+//! every level) with Gauss-Newton steps, damped by the Levenberg-Marquardt method (1944, 1963). Intervals are
 //! Student's, from the fit's linear approximation; that of the peak is on a logarithmic scale (delta method).
 //!
 //! The *knee* is where throughput over response time is largest (Kleinrock 1979: power): below it more users are
-//! served at little cost, above it they mostly wait. In terms of the law it is where one per cent more users bring half
-//! a per cent more throughput.
+//! served at little cost, above it they mostly wait. In terms of the law it is where one per cent more users bring
+//! half a per cent more throughput.
 //!
-//! A fit that the data cannot carry is refused with the reason ([`Refused`]).
+//! A fit that the data cannot support is refused with the reason ([`Refused`]).
 
 use crate::case::Spread;
 use crate::metric::{Better, Value};
 use crate::student;
 
-/// Fewer levels leave two parameters of three to chance.
+/// Fewer levels leave two of three parameters to chance.
 pub const FEWEST_LEVELS: usize = 6;
-/// The largest level is at least so many times the smallest: below, everything is a straight line.
+/// The largest level is at least this many times the smallest: below, everything is a straight line.
 const LEAST_SPAN: f64 = 4.0;
-/// A residual this large (root mean square, of logarithms: 0.15 is 16 %) is another law's, or noise.
+/// A residual this large (root mean square, of logarithms: 0.15 is 16 %) means another law, or noise.
 const WORST_RESIDUAL: f64 = 0.15;
-/// Of the variation over the levels the fit explains this much at least.
+/// The fit explains at least this share of the variation over the levels.
 const LEAST_EXPLAINED: f64 = 0.80;
-/// A peak beyond so many times the largest level is a guess about a place nobody has been to.
+/// A peak beyond this many times the largest level is a guess far outside the measured range.
 const FARTHEST_PEAK: f64 = 2.0;
 
 /// The throughput of one trial at a level.
@@ -45,7 +45,7 @@ pub struct Interval {
     pub value: f64,
     /// Lower end.
     pub low: f64,
-    /// Upper end; infinite where the data set none.
+    /// Upper end; infinite if the data do not bound it.
     pub high: f64,
 }
 
@@ -58,9 +58,9 @@ pub struct Fit {
     pub alpha: Interval,
     /// Coherency.
     pub beta: Interval,
-    /// The users with the most throughput; why it is not told, otherwise.
+    /// The number of users with the most throughput; or why it is not reported.
     pub peak: Result<Peak, Refused>,
-    /// Users at the knee, where it lies within the levels that were measured.
+    /// Users at the knee, if it is within the measured levels.
     pub knee_users: Option<f64>,
     /// Root mean square of the residuals, as a share of the throughput.
     pub residual: f64,
@@ -71,16 +71,16 @@ pub struct Fit {
     reach: f64,
 }
 
-/// The most there is.
+/// The maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// At so many users.
+    /// At this many users.
     pub users: Interval,
-    /// So much throughput, per second.
+    /// The throughput there, per second.
     pub per_s: f64,
 }
 
-/// Where the knee lies among the levels that were measured, in users.
+/// Where the knee lies among the measured levels, in users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Knee {
     /// At an inner level.
@@ -91,13 +91,13 @@ pub enum Knee {
     AtLeast(f64),
 }
 
-/// Why a law, or its peak, is not told.
+/// Why a law, or its peak, is not reported.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// Not enough levels.
     #[error("{levels} levels of users were measured; the fit needs {FEWEST_LEVELS}")]
     FewLevels {
-        /// So many there are.
+        /// The number of levels.
         levels: usize,
     },
     /// Levels too close to one another.
@@ -109,7 +109,7 @@ pub enum Refused {
     /// No more trials than parameters.
     #[error("{trials} trials are too few for three parameters")]
     FewTrials {
-        /// So many there are.
+        /// The number of trials.
         trials: usize,
     },
     /// A level without throughput.
@@ -118,7 +118,7 @@ pub enum Refused {
         /// The level.
         users: f64,
     },
-    /// Another law.
+    /// The law does not fit.
     #[error("the law does not fit: it is off by {:.0} % on average and explains {:.0} % of the variation", residual * 100.0, explained * 100.0)]
     Bad {
         /// Root mean square, as a share.
@@ -129,10 +129,10 @@ pub enum Refused {
     /// No peak.
     #[error("throughput still grows at the largest level: no peak is in sight")]
     NoPeak,
-    /// A peak that may as well be none.
+    /// The data also allow no peak.
     #[error("a peak can be neither shown nor ruled out: the interval of β includes 0")]
     UnsurePeak,
-    /// A peak nobody has been near to.
+    /// A peak far beyond the measured levels.
     #[error("the peak would be at {users:.0} users, far beyond the largest level measured ({largest:.0})")]
     FarPeak {
         /// Where it would be.
@@ -148,7 +148,7 @@ type Theta = [f64; 3];
 /// Fits the law to trials, in any order.
 ///
 /// # Errors
-/// The data cannot carry it.
+/// The data cannot support it.
 pub fn fit(points: &[Point]) -> Result<Fit, Refused> {
     let (least, largest) = carries(points)?;
     let mut best: Option<(f64, Theta)> = None;
@@ -193,10 +193,9 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refused> {
 }
 
 impl Fit {
-    /// Throughput of so many users by the law, per second.
+    /// Throughput of this many users by the law, per second.
     pub fn per_s(&self, users: f64) -> f64 {
-        // With the estimates as they are, though one may be below nothing, where α and β are reported as 0: what is drawn is
-        // what was fitted.
+        // Uses the raw estimates, even if one is negative and reported as 0: what is drawn is what was fitted.
         let [ln_lambda, alpha, beta] = self.theta;
         ln_lambda.exp() * users / slowdown(users, alpha, beta)
     }
@@ -246,13 +245,13 @@ fn carries(points: &[Point]) -> Result<(f64, f64), Refused> {
     Ok((least, largest))
 }
 
-/// The λ that fits best beside this α and β: the mean logarithm of what is left.
+/// The best-fitting λ for this α and β: the mean logarithm of the remainder.
 fn start_lambda(points: &[Point], theta: Theta) -> f64 {
     let sum: f64 = points.iter().filter_map(|p| residual_at(p, theta)).sum();
     sum / points.len() as f64
 }
 
-/// ln of measured over fitted; `None` where the law gives nothing.
+/// ln of measured over fitted; `None` if the law yields nothing.
 fn residual_at(point: &Point, [ln_lambda, alpha, beta]: Theta) -> Option<f64> {
     let slow = slowdown(point.users, alpha, beta);
     (slow > 0.0).then(|| point.per_s.ln() - (ln_lambda + point.users.ln() - slow.ln()))
@@ -308,7 +307,7 @@ fn normal(points: &[Point], theta: Theta) -> ([[f64; 3]; 3], [f64; 3]) {
     (matrix, gradient)
 }
 
-/// The inverse of a symmetric matrix, its parts brought to one size first; `None` where there is none.
+/// The inverse of a symmetric matrix, after scaling; `None` if there is none.
 fn inverse(matrix: [[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
     let size: Vec<f64> = (0..3).map(|i| matrix[i][i].sqrt()).collect();
     if size.iter().any(|s| !s.is_finite() || *s <= 0.0) {

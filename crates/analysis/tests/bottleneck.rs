@@ -19,7 +19,7 @@ use Kind::{
 
 const LENGTH_S: u64 = 10;
 
-/// A trial of ten seconds with two components; what it is about is put in.
+/// A trial of ten seconds with two components; each test adds its subject.
 struct Made {
     summary: Summary,
     samples: Vec<Sample>,
@@ -59,7 +59,7 @@ fn samples(name: &str, does: Does) -> Vec<Sample> {
     (-1..=LENGTH_S as i64 + 2).map(reading).collect()
 }
 
-/// So many users; each response takes `ms`, the fastest `fastest_ms`.
+/// `users` users; each response takes `ms`, the fastest `fastest_ms`.
 fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Made {
     let n = users * LENGTH_S * 1000 / ms;
     let mut m = Measured {
@@ -149,7 +149,7 @@ fn limits_are_reported_with_their_figures() {
         "edge used 98 % of its CPU limit of 1.0 % of a core and was throttled, for 7.00 s over all cores in 10.0 s"
     );
     assert_eq!(first.at_s, Some(0.0));
-    // The kernel's count of periods says it better, where there is one.
+    // The kernel's count of periods is more precise, if there is one.
     let mut counted = made;
     for sample in &mut counted.samples {
         let worked = sample.at_s.clamp(0.0, LENGTH_S as f64);
@@ -176,7 +176,7 @@ fn a_limit_is_not_said_to_have_stopped_a_component_for_longer_than_the_load() {
 fn what_leaves_no_choice_comes_first() {
     let full = Does { memory: 99 << 20, memory_limit: Some(100 << 20), ..QUIET };
     let limited = Does { cores: 0.5, limit: Some(0.5), throttled: 0.5, ..QUIET };
-    // full is not yet slow
+    // full does not mean slow
     made(10, 20, 18, &[("edge", full), ("db", limited)])
         .check(&[(CpuLimit, Some("db")), (Memory, Some("edge"))]);
     let killed = Does { oom_kills: 2, ..full };
@@ -185,14 +185,14 @@ fn what_leaves_no_choice_comes_first() {
     let status = "signal 9 (SIGKILL)".to_owned();
     made.events.push(Event { at_s: 7.5, what: EventKind::Died { component: "edge".into(), status } });
     made.check(&[(Memory, Some("db")), (Died, Some("edge")), (CpuLimit, Some("edge"))]);
-    // and what is measured at all comes before everything
+    // and whether anything is measured at all comes before everything
     let grave =
         Doubt { kind: "late".into(), grave: true, evidence: "late by 1 s".into(), hint: String::new() };
     made.summary.doubts.push(grave);
     assert_eq!(made.suspects()[0].kind, Own);
 }
 
-/// Events change limits: what was used before one is held against what was in force then.
+/// Events change limits: what was used before one is compared with what was in force then.
 #[test]
 fn a_limit_that_came_later_was_not_reached_before() {
     let roomy = Does { memory: 100 << 20, ..QUIET };
@@ -221,7 +221,7 @@ fn bursts_below_a_limit_hold_back_less_than_a_limit_that_is_reached() {
 fn a_core_and_a_machine_without_reserve() {
     let one = Does { cores: 0.98, ..QUIET };
     made(10, 20, 18, &[("edge", one), ("db", QUIET)]).check(&[(OneCore, Some("edge"))]);
-    // one thread, and a collector of garbage beside it; then one that is held back by something else
+    // one thread, and a garbage collector beside it; then one that is held back by something else
     let node = made(10, 20, 18, &[("edge", Does { cores: 1.1, ..QUIET }), ("db", QUIET)]);
     node.check(&[(OneCore, Some("edge"))]);
     assert!(
@@ -262,7 +262,7 @@ fn a_queue_grows_and_falls_and_a_count_stays() {
     };
     let falls = with_probe("jobs", |t| if t <= 10.0 { t * 50.0 } else { 500.0 - (t - 10.0) * 120.0 });
     assert_eq!((falls.kind, falls.who.as_deref()), (Queue, Some("jobs")));
-    // rows stored go up as well, and nothing is wrong with that
+    // rows stored go up as well, which is fine
     assert_eq!(with_probe("stored", |t| t.min(10.0) * 50.0).kind, Latency);
     assert_eq!(with_probe("queue.depth", |t| t.min(10.0) * 50.0).kind, Queue);
     assert_eq!(with_probe("queue.depth", |t| 5.0 + (t * 7.0) % 3.0).kind, Latency);
@@ -275,7 +275,7 @@ fn connections_turned_away() {
     made.summary.failures.add(Failure::Reset, 10);
     made.check(&[(Refused, Some("127.0.0.1:8080"))]);
     assert!(made.suspects()[0].text.starts_with("127.0.0.1:8080 rejected connections: 40 refused, 10 reset"));
-    // a limit of loadlab's own is not the system's doing
+    // a limit of loadlab's own is not the system's fault
     made.summary.connections.own_limits.ports = 40;
     made.summary.failures = Default::default();
     made.summary.failures.add(Failure::Connect, 40);
@@ -288,7 +288,7 @@ fn connections_turned_away() {
 
 #[test]
 fn where_requests_wait_for_one_another() {
-    // 50 users, 500 ms each, of which 20 ms are work: 2 at a time; all wait in the edge, two connections go on
+    // 50 users, 500 ms each, of which 20 ms are work: 2 at a time; all wait in the edge, two connections proceed
     let (edge, db) = (Does { files: 50, ..QUIET }, Does { files: 2, ..QUIET });
     let pool = made(50, 500, 20, &[("edge", edge), ("db", db)]);
     pool.check(&[(LimitedConcurrency, Some("edge"))]);
@@ -297,22 +297,22 @@ fn where_requests_wait_for_one_another() {
         text.starts_with("requests wait inside edge: about 2.0 of 50 in flight are served at a time"),
         "{text}"
     );
-    // all go on to the database: they wait there
+    // all proceed to the database: they wait there
     made(50, 500, 20, &[("edge", edge), ("db", Does { files: 50, ..QUIET })])
         .check(&[(LimitedConcurrency, Some("db"))]);
-    // nobody waits for another: all take as long as the fastest
+    // no request waits for another: all take as long as the fastest
     made(50, 500, 480, &[("edge", edge), ("db", Does { files: 50, ..QUIET })])
         .check(&[(Latency, Some("db"))]);
     made(50, 500, 480, &[("edge", edge), ("db", db)]).check(&[(Latency, Some("edge"))]);
-    // one user waits for nobody
+    // a single user waits for no other
     made(1, 500, 20, &[("edge", QUIET)]).check(&[(Latency, Some("edge"))]);
-    // what programs wait for is not seen from here
+    // what programs wait for is not visible from here
     let mut programs = made(1, 500, 20, &[("edge", QUIET)]);
     programs.summary.load.model = "command".into();
     programs.check(&[(Latency, None)]);
 }
 
-/// Parts that the plan kills are at no end of their own, and yet what the load met.
+/// Parts that the plan kills are not saturated themselves, but the load was affected.
 #[test]
 fn what_the_plan_did_is_reported_where_nothing_else_is() {
     let act = |at_s: f64, what: &str, error: Option<&str>| Event {
@@ -336,7 +336,8 @@ fn what_the_plan_did_is_reported_where_nothing_else_is() {
     assert!(text.ends_with(expect), "{text}");
 }
 
-/// In a search the edge still has the connections of the level before when a trial begins: what it has by itself is reported.
+/// In a search the edge still has the connections of the previous level when a trial begins: what it has on its own
+/// is reported.
 #[test]
 fn connections_that_are_kept_are_no_files_of_the_component() {
     let edge = Does { files: 50, ..QUIET };
@@ -372,7 +373,7 @@ fn a_process_without_an_open_file_left_is_reported_before_what_it_does_about_it(
     made.check(&[(OpenFiles, Some("edge")), (OneCore, Some("edge"))]);
     assert_eq!(made.suspects()[0].at_s, Some(3.0));
     assert!(made.suspects()[0].text.contains("for 80 % of the time"), "{:?}", made.suspects()[0]);
-    // far from its limit it is no suspect
+    // far from its limit it is not a suspect
     made.samples.iter_mut().for_each(|s| s.open_files_share = s.open_files_share.map(|_| 0.9));
     made.check(&[(OneCore, Some("edge"))]);
 }
@@ -389,11 +390,11 @@ fn a_writer_that_waits_for_its_disk_is_no_pool() {
     };
     waits(0.95).check(&[(Disk, Some("db"))]);
     assert!(waits(0.95).suspects()[0].text.starts_with("db waited for its disk for 95 % of the time"));
-    // what writes back now and then is not held back by it
+    // occasional write-back does not hold it back
     waits(0.3).check(&[(LimitedConcurrency, None)]);
 }
 
-/// `db` reads so many pages a second from a disk, and its limit leaves `cache` for them.
+/// `db` reads this many pages a second from disk, and its limit leaves `cache` for them.
 fn faulting(per_s: f64, cache: u64, limit: Option<u64>) -> Made {
     let mut made = made(20, 1000, 10, &[("edge", QUIET), ("db", Does { memory_limit: limit, ..QUIET })]);
     for s in made.samples.iter_mut().filter(|s| s.component == "db") {
@@ -415,7 +416,7 @@ fn pages_that_are_read_again_for_want_of_memory_come_before_the_disk_they_come_f
         "db reads pages from a disk all the time, 400 a second (major faults): its memory limit leaves no room for what it reads (63.0 MiB of 64.0 MiB, page cache included)"
     );
     assert_eq!(first.at_s, Some(0.0));
-    // Few pages; room for more; no limit at all: the disk is slow, and nobody lacks memory.
+    // Few pages; room for more; no limit at all: the disk is slow, and there is no lack of memory.
     faulting(40.0, 62 << 20, Some(64 << 20)).check(&[(Disk, Some("db"))]);
     faulting(400.0, 40 << 20, Some(64 << 20)).check(&[(Disk, Some("db"))]);
     faulting(400.0, 62 << 20, None).check(&[(Disk, Some("db"))]);
@@ -447,7 +448,7 @@ fn pressure_on_memory_is_a_components_own_or_explains_its_faults() {
         text.ends_with("the machine is short of memory: tasks waited for it for 50 % of the time"),
         "{text}"
     );
-    // Others on the machine may be short of memory as they like.
+    // Memory pressure elsewhere on the machine does not matter.
     waits("host", 0.5, 0.0).check(&[(Disk, Some("db"))]);
 }
 
@@ -482,12 +483,12 @@ fn who_has_no_local_port_left_is_named_before_what_waits() {
     );
     assert_eq!(suspects[0].at_s, Some(4.0));
     assert_eq!(answer(&most).confidence, Confidence::High);
-    // For a short while only, where requests wait comes first.
+    // For a short while only, the place where requests wait comes first.
     out("edge", 995, 9).check(&[(LimitedConcurrency, Some("db")), (Ports, Some("edge"))]);
     // Many are not all, and loadlab's own are a doubt about the measurement.
     out("edge", 900, 0).check(&[(LimitedConcurrency, Some("db"))]);
     out("loadlab", 1000, 0).check(&[(LimitedConcurrency, Some("db"))]);
-    // Finding one of the last half takes long, where there are thousands of them and requests wait for that.
+    // Finding one of the last half takes long if there are thousands of them and requests wait for that.
     let half = |requests: f64, range: u32, cores: f64| {
         let mut made = made(40, 160, 4, &[("edge", Does { cores, ..QUIET }), ("db", QUIET)]);
         let far = Pair { address: "10.0.0.3:80".into(), ..pair("edge", "db", 40.0, 40.0 - requests) };
@@ -511,7 +512,7 @@ fn who_has_no_local_port_left_is_named_before_what_waits() {
     half(1.0, 28_232, 0.8).check(&[(LimitedConcurrency, Some("db")), (Ports, Some("edge"))]);
     half(38.0, 28_232, 0.1).check(&[(LimitedConcurrency, Some("edge"))]);
     half(38.0, 1_000, 0.8).check(&[(LimitedConcurrency, Some("edge"))]);
-    // Whose they are may not be known.
+    // Their owner may be unknown.
     let nobody = out("", 1000, 0);
     nobody.check(&[(Ports, None)]);
     assert!(
@@ -546,14 +547,14 @@ fn a_full_accept_queue_is_theirs_if_their_connects_say_so() {
     let host = overflowing("host", 1040.0);
     assert_eq!(host.suspects()[0].kind, Refused);
     assert!(host.suspects()[0].text.contains("500 connections were dropped"), "{:?}", host.suspects());
-    // others on the machine may overflow as they like
+    // overflows elsewhere on the machine do not matter
     assert!(overflowing("host", 5.0).suspects().iter().all(|s| s.kind != Refused));
-    // in a network of its own it is its own
+    // in its own network the count is its own
     let own = overflowing("db", 5.0);
     assert!(own.suspects()[0].text.starts_with("the accept queue of db was full"), "{:?}", own.suspects());
 }
 
-/// Connections of a pair, so many of them busy.
+/// Connections of a pair, this many of them busy.
 fn pair(from: &str, to: &str, open: f64, busy: f64) -> Pair {
     Pair {
         from: from.into(),
@@ -612,7 +613,7 @@ fn a_lock_behind_the_first_tier_is_found_where_requests_wait() {
             "threads of mid: 42 of 42 read: 39 in a lock"
         ]
     );
-    // The same, and a front that is nearly a core busy with few requests in it: it holds nobody back.
+    // The same, and a front that keeps nearly a core busy with few requests in it: it holds nothing back.
     let busy = Does { cores: 0.95, ..QUIET };
     let mut beside = made(40, 160, 4, &[("edge", busy), ("mid", QUIET), ("db", QUIET)]);
     watched(&mut beside, &pairs, |_| ());
@@ -635,7 +636,7 @@ fn a_full_pool_is_its_owners_unless_what_is_behind_is_saturated() {
     let mut behind = made(40, 160, 4, &[("edge", QUIET), ("mid", QUIET), ("db", full)]);
     watched(&mut behind, &pairs, |_| ());
     assert_eq!((behind.suspects()[0].kind, behind.suspects()[0].who.as_deref()), (CpuLimit, Some("db")));
-    // A pool of which most connections are idle is none.
+    // A pool with mostly idle connections does not count.
     let mut idle = chain();
     let mut with_ties = pair("edge", "db", 20.0, 0.2);
     with_ties.unknown = 15.0;
@@ -673,7 +674,7 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     });
     one.check(&[(OneCore, Some("db"))]);
     assert!(one.suspects()[0].text.contains("one of its 9 threads (`compactor`)"), "{:?}", one.suspects());
-    // On a machine that others use it has no whole core, and is always ready for one.
+    // On a shared machine it has no whole core, and is always ready for one.
     let mut ready = made(40, 160, 4, &[("edge", QUIET), ("db", Does { cores: 0.6, ..QUIET })]);
     watched(&mut ready, &pairs, |line| {
         line.threads = vec![Threads {
@@ -688,7 +689,7 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     });
     ready.check(&[(OneCore, Some("db"))]);
     assert!(ready.suspects()[0].text.contains("(`node`) was always busy"), "{:?}", ready.suspects());
-    // Busy threads that take turns are no single one.
+    // Busy threads that take turns are not a single one.
     one.evidence.iter_mut().enumerate().for_each(|(i, line)| line.threads[0].busiest_id = Some(i as u32));
     one.check(&[(LimitedConcurrency, Some("db"))]);
     // Unless they use one core together: an interpreter's lock.
@@ -744,7 +745,7 @@ fn an_accept_queue_comes_before_the_resets_it_causes_and_has_a_name() {
             drops_before: 1000,
         }];
     });
-    // What was dropped before the load is not the load's: as its first line says, or a line before it.
+    // Drops before the load do not count: as its first line shows, or a line before it.
     assert!(full.suspects()[0].text.contains("was full: 372,258 connections were dropped"));
     full.evidence.insert(0, Evidence { from_s: -1.0, to_s: -0.1, ..full.evidence[0].clone() });
     full.evidence[0].listeners[0].drops = 1000;
@@ -764,7 +765,7 @@ fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
     let mut open = made(40, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
     open.summary.load.model = "open".into();
     open.check(&[(Nothing, None)]);
-    // Answered, and yet slower than it can be: it waits for something.
+    // Answered, but slower than possible: it waits for something.
     let mut slow = made(40, 160, 4, &[("edge", QUIET), ("db", QUIET)]);
     slow.summary.load.model = "open".into();
     slow.check(&[(LimitedConcurrency, None)]);
@@ -810,7 +811,7 @@ fn a_full_pool_over_a_unix_socket_is_told_by_its_threads() {
     pool.check(&[(Pool, Some("edge"))]);
     let text = &pool.suspects()[0].text;
     assert!(text.starts_with("edge→db: 2.9 of 3 connections busy"), "{text}");
-    // All that came has gone on to the store.
+    // Everything that arrived has gone on to the store.
     pool = behind_edge(&[unix("edge", "db", 40.0, 39.0, 0.0)]);
     pool.check(&[(LimitedConcurrency, Some("db"))]);
     assert_eq!(answer(&pool).confidence, Confidence::High);
@@ -823,7 +824,7 @@ fn an_idle_pool_over_a_unix_socket_is_not_blamed() {
     idle.check(&[(LimitedConcurrency, Some("edge"))]);
     let seen = answer(&idle);
     assert_eq!((seen.confidence, seen.not_seen.len()), (Confidence::High, 0));
-    // So few connections hold few of the requests, whoever waits on them.
+    // So few connections hold few of the requests, whatever waits on them.
     let small = behind_edge(&[unix("edge", "db", 3.0, 0.0, 3.0)]);
     small.check(&[(LimitedConcurrency, Some("edge"))]);
     assert_eq!((answer(&small).confidence, answer(&small).not_seen.len()), (Confidence::High, 0));
@@ -861,7 +862,7 @@ fn of_two_that_may_hold_the_requests_neither_is_named() {
     either = behind_edge(&[pair("edge", "mid", 40.0, 39.8), unix("mid", "db", 40.0, 30.0, 10.0)]);
     either.check(&[(LimitedConcurrency, Some("db"))]);
     assert_eq!(answer(&either).confidence, Confidence::Medium);
-    // Nobody waits for more than one.
+    // No request waits on more than one.
     either = behind_edge(&[pair("edge", "mid", 40.0, 0.5), unix("mid", "db", 40.0, 0.0, 40.0)]);
     either.check(&[(LimitedConcurrency, Some("edge"))]);
     assert_eq!(answer(&either).confidence, Confidence::High);
@@ -893,14 +894,14 @@ fn a_slow_resolver_is_found_by_the_queries_that_wait_for_it() {
     let seen = answer(&slow);
     assert_eq!(seen.confidence, Confidence::High);
     assert!(seen.evidence[1].contains("edge→dns (UDP): 39 of 39 sockets busy"), "{seen:?}");
-    // So few at a time are no pool: each query has a socket of its own.
+    // Too few at a time for a pool: each query has its own socket.
     let few = behind_edge(&[db.clone(), udp("edge", "dns", 22.0, 22.0)]);
     few.check(&[(LimitedConcurrency, Some("dns"))]);
-    // Sockets that stay ask nothing.
+    // Long-lived sockets ask nothing.
     let statsd = behind_edge(&[db, udp("edge", "stats", 40.0, 0.0)]);
     statsd.check(&[(LimitedConcurrency, Some("edge"))]);
     assert_eq!((answer(&statsd).confidence, answer(&statsd).not_seen.len()), (Confidence::High, 0));
-    // The same server by TCP is another pair.
+    // The same server over TCP is another pair.
     let both = behind_edge(&[pair("edge", "dns", 1.0, 0.0), udp("edge", "dns", 39.0, 39.0)]);
     assert_eq!(diagnosis(&both).pairs.iter().filter(|p| p.to == "dns").count(), 2);
     both.check(&[(LimitedConcurrency, Some("dns"))]);
@@ -914,7 +915,7 @@ fn a_load_that_goes_to_a_unix_socket_counts() {
     watched(&mut load, &[own.clone(), pair("edge", "db", 40.0, 0.2)], |_| ());
     load.check(&[(LimitedConcurrency, Some("edge"))]);
     assert_eq!(answer(&load).not_seen.len(), 0);
-    // Bound by a path that begins where it was started, and somebody else's.
+    // Bound by a path relative to where it was started, and by another program.
     own.address = "./edge.sock".into();
     watched(&mut load, &[own.clone()], |_| ());
     assert_eq!(diagnosis(&load).pairs[0].from, "loadlab");
@@ -936,14 +937,14 @@ fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
     let seen = answer(&lock);
     assert_eq!((seen.component.as_deref(), seen.confidence), (Some("mid"), Confidence::High));
     assert_eq!((seen.evidence.len(), seen.not_seen.len()), (2, 1), "{seen:?}");
-    // What is hidden of threads is said of the answer's component alone.
+    // Hidden threads are only reported for the answer's component.
     for line in &mut lock.evidence {
         let hidden = ["edge", "mid", "db"].map(|name| format!("what goroutines of {name} wait for: Go"));
         line.not_seen.extend(hidden);
     }
     let named = ["connections of db: another user's process", "what goroutines of mid wait for: Go"];
     assert_eq!(answer(&lock).not_seen, named);
-    // Few readings are said, and weigh less.
+    // Few readings are reported, and weigh less.
     lock.evidence.truncate(1);
     lock.evidence[0].socket_readings = 3;
     let few = answer(&lock);
@@ -957,7 +958,7 @@ fn a_component_that_is_known_late_is_one_and_others_connections_are_left_out() {
     let at = |address: &str, pair: Pair| Pair { address: address.into(), ..pair };
     let pairs = [
         at("127.0.0.1:8080", pair("loadlab", "edge", 40.0, 40.0)),
-        // Another program's, none of whose ends is known.
+        // Another program's, with neither end known.
         at("127.0.0.1:9999", pair("loadlab", "", 35.0, 35.0)),
     ];
     watched(&mut late, &pairs, |line| {
@@ -965,7 +966,7 @@ fn a_component_that_is_known_late_is_one_and_others_connections_are_left_out() {
         line.pairs.push(at("127.0.0.1:5432", pair("edge", to, 40.0, 39.0)));
     });
     late.check(&[(LimitedConcurrency, Some("db"))]);
-    // Whoever is not watched has an address.
+    // A component that is not watched has an address.
     for line in &mut late.evidence {
         line.pairs.last_mut().unwrap().to.clear();
     }
@@ -1020,7 +1021,7 @@ fn a_machine_that_others_keep_busy_is_named_where_threads_wait_for_a_core() {
     assert_eq!((others(30.0), others(0.4)), (Neighbours, LimitedConcurrency));
 }
 
-/// An event loop hides which connections are busy; how many requests get through tells.
+/// An event loop hides which connections are busy; the number of requests that get through shows it.
 #[test]
 fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_get_through() {
     let kind = |open: f64| {
@@ -1034,7 +1035,7 @@ fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_g
     assert_eq!(kind(5.0), (LimitedConcurrency, Some("edge".into())));
 }
 
-/// One of several ways through the system: the fastest responses went another one.
+/// One of several ways through the system: the fastest responses took another one.
 #[test]
 fn threads_in_a_lock_are_said_where_the_fastest_response_tells_nothing() {
     let kind = |lock: f64| {
@@ -1046,7 +1047,7 @@ fn threads_in_a_lock_are_said_where_the_fastest_response_tells_nothing() {
     assert_eq!((kind(36.0), kind(5.0)), (LimitedConcurrency, Latency));
 }
 
-/// What lies unread in the sockets of a component waits for one of few workers, however fast the fastest was.
+/// Unread data in a component's sockets waits for one of few workers, however fast the fastest was.
 #[test]
 fn requests_that_are_not_read_wait_for_a_worker() {
     let kind = |unread: f64| {
@@ -1077,7 +1078,7 @@ fn a_relay_in_front_of_a_component_is_its_link() {
     );
 }
 
-/// Nothing is known of CPU times within a second; what a thread was seen to do is.
+/// CPU times are unknown within a second; what a thread was seen doing is known.
 #[test]
 fn in_a_short_load_who_computes_is_told_by_its_threads() {
     let kind = |running: f64| {

@@ -25,7 +25,7 @@ fn equal_cases(
     let rounds: Vec<f64> = (0..trials.0.max(trials.1)).map(|_| 0.05 * chance.normal()).collect();
     for (is_base, count) in [(true, trials.0), (false, trials.1)] {
         for round in rounds.iter().take(count) {
-            // what one figure has, the others have in part
+            // figures share a part of their noise
             let common = 0.03 * chance.normal();
             for (i, figure) in figures.iter_mut().enumerate() {
                 let noise = if skewed { chance.exponential(0.04) } else { 0.03 * chance.normal() };
@@ -61,7 +61,7 @@ fn equal_cases_raise_few_alarms() {
 
 #[test]
 fn known_shifts_are_found() {
-    // a shift of 10 % at 2 % noise, in one figure of seven
+    // a shift of 10 % at 2 % noise, in one figure out of seven
     let mut found = 0;
     for seed in 0..200 {
         let mut chance = Chance::new(seed);
@@ -82,7 +82,7 @@ fn known_shifts_are_found() {
 
 #[test]
 fn what_is_promised_of_more_trials_is_kept() {
-    // 3 % apart at 3 % noise: five trials seldom tell, as many as it says mostly do
+    // 3 % apart at 3 % noise: five trials are seldom conclusive, the suggested number mostly is
     let (mut promised, mut kept) = (0, 0);
     for seed in 0..300 {
         let mut chance = Chance::new(seed);
@@ -115,7 +115,7 @@ fn intervals_and_verdicts_agree_under_holm() {
         }
         let figures: Vec<Option<Samples>> = figures.into_iter().map(Some).collect();
         let judged: Vec<_> = judge(&figures, Method::Paired, 0.95).into_iter().flatten().collect();
-        // by the procedure as it is written down
+        // by the procedure as published
         let mut chances: Vec<f64> = judged.iter().map(|j| j.chance).collect();
         chances.sort_by(f64::total_cmp);
         let passed = chances.iter().zip(0..).take_while(|(p, i)| **p <= 0.05 / f64::from(5 - i)).count();
@@ -188,7 +188,7 @@ fn each_figure_gets_its_verdict() {
     }
 }
 
-/// Holm's procedure asks more of every figure the more there are: none is judged twice.
+/// Holm's procedure is stricter the more figures there are: none is judged twice.
 #[test]
 fn a_figure_under_another_name_is_judged_once() {
     let (mut base, mut other) = (five(1000.0, 10.0, Some(40.0)), five(900.0, 8.0, Some(40.0)));
@@ -218,8 +218,8 @@ fn below_five_trials_nothing_is_reported() {
             let found = compared(&base[..trials], &other, method);
             assert!(found.rows.iter().all(|r| r.call == CannotTell), "{trials}: {found:?}");
             assert!(found.why_not.as_deref().is_some_and(|w| w.contains("too few")), "{found:?}");
-            // What is known is said, and nothing that has to be made up: an interval of two trials reaches from
-            // nothing to billions.
+            // Known values are reported, and nothing is made up: an interval from two trials reaches from zero to
+            // billions.
             assert!(found.rows.iter().all(|r| r.effect.is_none_or(|e| e.interval.is_none())), "{found:?}");
             assert!(found.rows.iter().all(|r| r.trials_needed.is_none()), "{found:?}");
             let goodput = &found.rows[0];
@@ -228,14 +228,15 @@ fn below_five_trials_nothing_is_reported() {
     }
 }
 
-/// The ratio of a paired comparison is of pairs: one column over the other is another figure, and is not shown as it.
+/// The ratio of a paired comparison is over pairs: one column divided by the other is another figure, and not shown
+/// as such.
 #[test]
 fn a_paired_ratio_is_not_one_median_over_the_other() {
     let of = |p50: f64| trial(1000.0, p50, None);
     let (base, other) = ([of(1.0), of(4.0)], [of(4.0), of(4.1)]);
     let found = compared(&base, &other, Method::Paired);
     let row = found.rows.iter().find(|r| r.metric.id == "p50").expect("p50");
-    // of two trials the worse one …
+    // the worse of two trials …
     assert_eq!((row.base.median, row.other.median), (Value::Known(4.0), Value::Known(4.1)));
     // … and within rounds 4 × and 1.025 ×
     let ratio = row.effect.expect("a ratio").value;
@@ -274,7 +275,7 @@ fn a_bound_supports_one_direction_only() {
     let known = five(1000.0, 10.0, Some(40.0));
     // at least 30 s is worse than 40 ms, however much it is
     assert_eq!(of(&known, &over(30_000.0)), (Worse, None));
-    // at least 20 ms may be anything
+    // at least 20 ms may mean anything
     assert_eq!(of(&known, &over(20.0)), (CannotTell, None));
     assert_eq!(of(&over(30_000.0), &known), (Better, None));
     assert_eq!(of(&over(30_000.0), &over(30_000.0)), (CannotTell, None));

@@ -102,7 +102,7 @@ fn the_median_is_a_trial_and_what_is_censored_is_above_all() {
     check(&[Known(4.0), Over(1.0)], Over(1.0), Some(4.0), Over(1.0));
     check(&[Known(1.0), Over(0.5), Known(2.0)], Known(2.0), Some(1.0), Over(0.5));
     check(&[Over(3.0), Over(2.0), Known(9.0)], Over(2.0), Some(9.0), Over(3.0));
-    // Estimates are no figures: the one in the middle stands where no trial has more.
+    // Estimates are not figures: the middle one is shown if no trial has more.
     let few = |value: f64| {
         let estimate = Estimate { value: Some(value), low: Some(value / 2.0), high: None };
         Between(Few { estimate, largest: Some(9.0), needed: 1000 })
@@ -111,7 +111,8 @@ fn the_median_is_a_trial_and_what_is_censored_is_above_all() {
     check(&[few(3.0), Known(5.0)], Known(5.0), Some(5.0), Known(5.0));
 }
 
-/// Every figure by the same rule, whichever trials they come from: its own median, of an even number the worse one.
+/// One rule for every figure, whichever trials the values come from: its own median, for an even number the worse
+/// one.
 #[test]
 fn of_an_even_number_each_figure_is_the_worse_of_the_middle_two() {
     let of = |per_s: u64, p50: f64| {
@@ -120,7 +121,7 @@ fn of_an_even_number_each_figure_is_the_worse_of_the_middle_two() {
         s.requests.in_flight = per_s;
         s
     };
-    // The slower trial has the better latency: of neither figure is the other trial's taken.
+    // The slower trial has the better latency: neither figure is taken from the other trial.
     for trials in
         [vec![of(100, 2.0), of(110, 4.0)], vec![of(90, 1.0), of(110, 4.0), of(100, 2.0), of(120, 5.0)]]
     {
@@ -152,7 +153,7 @@ fn figures_are_of_valid_trials_as_long_as_there_is_one() {
     assert_eq!(left_out, ["trial 2 of “case 0” is INVALID", "trial 3 of “case 0” did not finish"]);
     assert_eq!(goodput(vec![invalid(), broke()]).0, [Known(50.0)]);
     assert_eq!(goodput(vec![broke()]), (vec![Known(10.0)], vec![]));
-    // A missed expectation makes no figure worth less.
+    // A missed expectation does not disqualify a figure.
     assert_eq!(
         goodput(vec![marked(70, Verdict::Fail, Ended::Complete), good()]).0,
         [Known(70.0), Known(100.0)]
@@ -272,7 +273,7 @@ fn a_cut_off_trial_is_reported_and_not_counted() {
     assert!(case.trials[1].trouble.as_deref().is_some_and(|t| t.starts_with("cut off")));
 }
 
-/// A figure over cases takes no trial that cannot be trusted, and says so.
+/// A figure over cases ignores trials that cannot be trusted, and reports that.
 #[test]
 fn derived_figures_leave_invalid_trials_out() {
     let mut doubtful = summary(500, &[]);

@@ -15,7 +15,7 @@ fn closed() -> LoadFacts {
     LoadFacts { model: "closed".into(), users: Some(4), ..LoadFacts::default() }
 }
 
-/// What a load came to, second by second; a function of the second changes it.
+/// The reports of a load, second by second; a function of the second modifies it.
 fn reported(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> Vec<(u64, String, bool)> {
     let planned = Planned { max_in_flight: Some(50), ..Planned::default() };
     let (mut live, mut series, mut out) = (Live::default(), Series::default(), Vec::new());
@@ -48,7 +48,7 @@ fn reported(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> V
     out
 }
 
-/// Of one second; counts are of all up to then.
+/// One second; counts are cumulative.
 #[derive(Default)]
 struct Second {
     late_ms: u64,
@@ -78,9 +78,9 @@ fn lateness_is_reported_when_it_stays_and_where_there_is_a_schedule() {
     let always = |_: u64, s: &mut Second| s.late_ms = 5;
     check(&open(), 60, always, &[(3, "late", true)]);
     check(&closed(), 60, always, &[]);
-    // one second in sixty: at first it is half of all there is, and soon a sixtieth
+    // one second in sixty: at first it is half of everything, and soon a sixtieth
     check(&open(), 60, |at, s| s.late_ms = if at == 2 { 2 } else { 0 }, &[(4, "late", true)]);
-    // in the first seconds it may be the machine that looks at a new load
+    // in the first seconds it may be the machine that reacts to a new load
     check(&open(), 2, always, &[]);
 }
 

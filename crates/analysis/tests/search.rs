@@ -31,7 +31,7 @@ fn met(is: bool) -> Outcome {
     if is { Outcome::Met } else { Outcome::Missed }
 }
 
-/// p99 of a server that takes `capacity` users, with the noise of a measurement.
+/// p99 of a server that handles `capacity` users, with the noise of a measurement.
 fn p99(users: u64, capacity: f64, noise: f64, chance: &mut Chance) -> f64 {
     (users as f64 / capacity).powi(4) * (noise * chance.normal()).exp()
 }
@@ -55,7 +55,7 @@ fn a_known_capacity_is_found_through_noise() {
 
 #[test]
 fn hiccups_do_not_lead_astray() {
-    // one trial in fifty fails for no reason of the system's
+    // one trial in fifty fails for reasons outside the system
     let mut off = 0;
     for seed in 0..300 {
         let mut chance = Chance::new(seed);
@@ -97,7 +97,7 @@ fn queue(rate: f64, service_s: f64, seconds: usize, chance: &mut Chance) -> (f64
 
 #[test]
 fn the_rate_a_queue_takes_is_found() {
-    // p99 of M/M/1 is ln(100) / (μ − λ): with μ = 1000/s and 50 ms it is kept up to 908/s
+    // p99 of M/M/1 is ln(100) / (μ − λ): with μ = 1000/s and 50 ms it is sustainable up to 908/s
     let truth = 1000.0 - 100f64.ln() / 0.05;
     let mut off = Vec::new();
     for seed in 0..12 {

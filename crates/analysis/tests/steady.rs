@@ -19,12 +19,12 @@ fn closed(times_ms: &[f64]) -> Vec<Second> {
     times_ms.iter().enumerate().map(second).collect()
 }
 
-/// The same at a fixed rate that is kept up with.
+/// The same at a sustainable fixed rate.
 fn open(times_ms: &[f64]) -> Vec<Second> {
     closed(times_ms).into_iter().map(|s| Second { due: 500.0, ok: 500.0, ..s }).collect()
 }
 
-/// So many seconds around a level, with noise.
+/// This many seconds around a level, with noise.
 fn level(ms: f64, seconds: usize, seed: u64) -> Vec<f64> {
     let mut chance = Chance::new(seed);
     (0..seconds).map(|_| ms * (1.0 + 0.03 * chance.normal())).collect()
@@ -56,7 +56,8 @@ fn a_warm_up_is_found_with_its_end() {
     }
 }
 
-/// What is left may differ by next to nothing, and not by chance: here it gets steadier in the middle, as a server did.
+/// The remainder may differ by next to nothing, and not by chance: here it gets steadier in the middle, as a server
+/// did.
 #[test]
 fn a_warm_up_is_found_before_a_rest_that_hardly_differs() {
     let start = [188.0, 154.8, 123.1, 88.9, 54.6];
@@ -79,8 +80,8 @@ fn a_steady_load_has_none() {
     }
 }
 
-/// Every stall of these lengths at these moments, in the closed and in the open model, of a system that is used to half
-/// of what it can: what comes of it second by second.
+/// A stall of this length at this moment, in the closed or the open model, of a system that is used at half of its
+/// capacity: the resulting seconds.
 fn stalled(at_s: f64, length_s: f64, is_open: bool) -> Vec<Second> {
     let (step_s, rate, most) = (0.01, 500.0, 1000.0);
     let mut seconds = Vec::new();
@@ -98,7 +99,7 @@ fn stalled(at_s: f64, length_s: f64, is_open: bool) -> Vec<Second> {
             };
             waiting -= if is_open { served } else { 0.0 };
             ok += served;
-            // in the open model those behind wait for those before them; users of a closed one waited once
+            // in the open model later requests wait for earlier ones; users of a closed one waited once
             if served > 0.0 {
                 slow.push(10.0 + if is_open { waiting / most * 1e3 } else { 0.0 });
             }
@@ -176,14 +177,14 @@ fn doubts_say_what_was_seen() {
     warm_up: the median response fell from 40.0 ms in the first second to 10.0 ms after 4 s, and the figures include those seconds
       `warmup: 4s` (or `warmup: auto`) in a plan leaves them out
     ");
-    // a plan's warm-up that covers it leaves nothing to say
+    // a planned warm-up that covers it leaves nothing to report
     assert_eq!(say(&warm, 4.0), Vec::<String>::new());
     let rising: Vec<f64> = (0..30).map(|i| 10.0 + 0.3 * f64::from(i)).collect();
     insta::assert_snapshot!(say(&rising, 0.0).join("\n"), @r"
     latency_rising: the median response of a second rose from 10.0 ms to 18.7 ms (+87 %) over the window: no single figure describes it
       run longer, and look for what grows with time: memory, queues, tables, files
     ");
-    // from nothing at all it is no share of that
+    // growth from zero has no relative size
     let explodes: Vec<f64> = (0..30).map(|i| 0.1 * 1.3f64.powi(i)).collect();
     insta::assert_snapshot!(say(&explodes, 0.0).join("\n"), @r"
     latency_rising: the median response of a second rose from 0 ns to 36.1 ms over the window: no single figure describes it

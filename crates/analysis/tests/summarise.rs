@@ -59,7 +59,7 @@ fn a_quiet_closed_load() {
     assert_eq!(s.rate_per_s.ok, 100.0);
     assert_eq!((s.elapsed_s, s.window.from_s, s.window.to_s), (10.0, 0.0, 10.0));
     assert_eq!((s.availability, s.concurrency_mean), (Some(1.0), 1.0));
-    // response and service are the same without due times of their own
+    // without due times response and service are the same
     assert_eq!(s.service_ms, s.response_ms);
     assert_eq!((s.response_ms.p99, s.response_ms.p99_9), (Some(10.0), None));
     assert_eq!((s.verdict, kinds(&s)), (Verdict::None, vec![]));
@@ -84,23 +84,24 @@ fn batches_share_the_time_and_concurrent_loads_add_their_rates() {
     let s = summarise(input(closed(1), &staggered));
     assert_eq!(s.rate_per_s.ok, 2000.0 / 15.0);
     assert_eq!((s.window.from_s, s.window.to_s), (0.0, 15.0));
-    // and each has its own
+    // and each has its own figures
     let b = &s.by_load["b"];
     assert_eq!((b.rate_per_s.ok, b.requests.ok, b.window.from_s), (100.0, 1000, 5.0));
     assert_eq!(s.by_load.len(), 2);
 
-    // a warm-up of one of two loads takes nothing off its rate
+    // a warm-up of one of two loads does not reduce its rate
     let mut warm = load("a", 0.0, 500, 10, 10.0);
     warm.measured.window.from_s = 5.0;
     let both = [warm, load("b", 0.0, 1000, 10, 10.0)];
     assert_eq!(summarise(input(closed(1), &both)).rate_per_s.ok, 200.0);
 
-    // one after the other is no concurrency: 100/s all the time
+    // one after the other is not concurrent: 100/s all the time
     let in_turn = [load("a", 0.0, 1000, 10, 10.0), load("b", 10.0, 1000, 10, 10.0)];
     assert_eq!(summarise(input(closed(1), &in_turn)).rate_per_s.ok, 100.0);
 }
 
-/// Ten users for 3 s at 10 ms an answer; each has one more request under way when that is over, and waits 5 s for it.
+/// Ten users for 3 s at 10 ms per answer; each has one more request under way when that is over, and waits 5 s for
+/// it.
 fn with_stragglers() -> LoadRun {
     let (n, users) = (3000, 10);
     let mut run = load("main", 0.0, n, 10, 3.0);
@@ -122,7 +123,7 @@ fn stragglers_are_in_no_rate_and_break_no_law() {
     assert_eq!((s.requests.ok, s.stragglers.ok, s.response_ms.count), (3010, 10, 3010));
     assert_eq!(s.response_ms.max, Some(5000.0));
     assert_eq!(kinds(&s), []);
-    // A time that was lost on the way is seen all the same.
+    // A time lost on the way is still detected.
     let mut runs = [with_stragglers()];
     let m = &mut runs[0].measured;
     (m.busy_s, m.busy_in_window_s) = (83.0, 33.0);
@@ -185,7 +186,7 @@ fn where_every_request_failed_that_is_said_and_no_longer_load_is_advised() {
     check(Failure::Http5xx, Some(503), "the server's own log");
     check(Failure::Check, Some(200), "a check rejects");
     check(Failure::Tls, None, "--insecure");
-    // One that succeeded is another story.
+    // One success changes that.
     let mut runs = [load("main", 0.0, 1, 10, 10.0)];
     let m = &mut runs[0].measured;
     (m.counts.due, m.counts.started) = (50, 50);
@@ -213,7 +214,7 @@ fn spread_of_goodput_takes_whole_ticks_of_the_window() {
     let loads = [load("main", 0.0, 1000, 10, 10.0)];
     let s = summarise(TrialInput { ticks: &ticks, ..input(closed(1), &loads) });
     assert_eq!((s.rate_per_s.ok_stdev, s.rate_per_s.ok_max), (Some(10.0), Some(110.0)));
-    // A second in which the window ends counts what came after it as well: it is not whole.
+    // A second in which the window ends also counts what came after it: it is not whole.
     let loads = [load("main", 0.0, 1000, 10, 3.5)];
     let s = summarise(TrialInput { ticks: &ticks[1..4], ..input(closed(1), &loads) });
     assert_eq!(s.rate_per_s.ok_max, Some(100.0));
@@ -260,7 +261,7 @@ fn users_who_think_or_keep_a_pace_can_be_sent_late() {
     assert_eq!(kinds(&summarise(input(thinking, &runs))), [("late", true)]);
     let paced = LoadFacts { pace_s: Some(1.0), ..closed(10) };
     assert_eq!(kinds(&summarise(input(paced, &runs))), [("late", true)]);
-    // The rest have no due times of their own.
+    // The rest have no due times.
     assert_eq!(kinds(&summarise(input(closed(10), &runs))), []);
 }
 
@@ -343,7 +344,7 @@ fn little_finds_times_that_are_missing_and_users_that_idle() {
     assert_eq!(kinds(&summarise(input(thinking, &runs))), []);
     let staged = LoadFacts { stages: vec![StageFacts { from: 0.0, to: 4.0, over_s: 10.0 }], ..closed(4) };
     assert_eq!(kinds(&summarise(input(staged, &runs))), []);
-    // 19 requests a user are too few to ask
+    // 19 requests per user are too few to judge
     assert_eq!(kinds(&summarise(input(closed(53), &runs))), []);
 }
 
@@ -376,17 +377,17 @@ fn a_generator_without_reserve() {
     // its own queue is in every time
     check(closed(1), &["errors < 1%", "p99 < 1s"], true);
     check(closed(1), &["max[1s..2s] < 1s"], true);
-    // a lower bound that is high enough is, and one that is not would blame the system
+    // a lower bound that is high enough is fine, and one that is not would blame the system
     check(closed(1), &["goodput > 10/s"], false);
     check(closed(1), &["goodput > 1000/s"], true);
-    // lateness decides where there are due times, and nothing was late
+    // lateness decides if there are due times, and nothing was late
     check(open(100.0), &["p99 < 1s"], false);
     check(LoadFacts { think_s: Some(0.1), ..closed(1) }, &["p99 < 1s"], false);
 }
 
 #[test]
 fn a_wait_for_a_core_is_held_against_the_response_time() {
-    // mean wait, of the time in all, response time
+    // mean wait, share of the total time, response time
     let check = |each_us: f64, share: f64, response_ms: u64, reported: bool| {
         let runs = [load("main", 0.0, 1000, response_ms, 10.0)];
         let delay_s = share * 10.0;
@@ -404,7 +405,7 @@ fn a_wait_for_a_core_is_held_against_the_response_time() {
         );
         s
     };
-    // a fifth of the time, in slices that no response time shows
+    // a fifth of the time, in slices that do not show in response times
     check(20.0, 0.2, 10, false);
     let s = check(1_500.0, 0.2, 10, true);
     assert_eq!(
@@ -458,9 +459,9 @@ fn users_that_are_starved_are_reported() {
         s.doubts[0].evidence,
         "5 of 50 users made less than half or more than twice as many requests as the median user: min 100, median 1,000, max 1,000 (Jain's index 0.92)"
     );
-    // one of 50 may be anything
+    // one of 50 may be chance
     check(&mostly(1, 50, 1000), 0, false);
-    // as may be users with few requests
+    // as may users with few requests
     check(&mostly(5, 50, 90), 0, false);
     // or those that are refused and back at once
     check(&mostly(5, 50, 1000), 20, false);
@@ -515,7 +516,7 @@ fn standing_still_is_reported_with_its_length() {
 
 #[test]
 fn the_usual_request_must_leave_on_time() {
-    // response times, lateness of so many in a hundred requests
+    // response times, lateness of this many in a hundred requests
     let check = |response_us: u64, late_us: u64, of_100: u64, grave: Option<bool>| {
         let mut runs = [load("main", 0.0, 10_000, 1, 10.0)];
         let series = &mut runs[0].measured.series;
@@ -537,10 +538,10 @@ fn the_usual_request_must_leave_on_time() {
     check(1_000, 1_000, 60, Some(true));
     check(1_000, 1_100, 15, Some(true));
     check(1_000, 1_100, 2, Some(false));
-    // where nobody reads it
+    // where it does not matter
     check(100, 60, 100, None);
     check(20_000, 1_100, 60, None);
-    // one in fifty behind somebody else's time slice, seen at p99; and against a slow system, where it is not
+    // one in fifty behind another task's time slice, visible at p99; and in a slow system, where it is not
     check(1_000, 3_500, 2, Some(true));
     check(60_000, 3_500, 2, None);
 }
@@ -557,7 +558,7 @@ fn the_cap_is_reached_by_requests_not_by_connections() {
     };
     check(99, 5000, false);
     check(100, 100, true);
-    // Of arrivals that are users it is the users, most of whom think.
+    // If arrivals are users it is the users that count, most of whom think.
     let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
     (runs[0].measured.connections.in_flight_peak, runs[0].measured.connections.users_peak) =
         (Some(3), Some(100));
@@ -651,7 +652,7 @@ fn components_are_measured_over_the_load() {
     assert_eq!((dead.cpu_s, dead.cpu_percent.mean), (None, None));
     let stored = &s.probes["stored"];
     assert_eq!((stored.first, stored.last, stored.max), (Some(40.0), Some(30.0), Some(40.0)));
-    // nobody asked edge2 to end
+    // edge2 was not asked to end
     assert_eq!(s.verdict, Verdict::Fail);
 }
 
@@ -702,7 +703,7 @@ fn expectations_are_judged_on_the_trial() {
     assert_eq!(s.verdict, Verdict::Pass);
 }
 
-/// A probe may be called like a built-in name, which goes first for a part of a trial as it does for the whole.
+/// A probe may have a built-in name, which takes precedence for a part of a trial as it does for the whole.
 #[test]
 fn built_in_names_go_before_probes_in_parts_of_a_trial() {
     let expect = ["ok", "ok[1s..3s]", "stored", "stored[1s..3s]"]
@@ -732,7 +733,7 @@ fn built_in_names_go_before_probes_in_parts_of_a_trial() {
     assert_eq!(values, [Some(1000.0), Some(200.0), Some(7.0), Some(7.0)]);
 }
 
-/// A program's load is counted by what it said and what was stored: both of a loss, and nothing else.
+/// A program's load is counted by its own report and by what was stored: the loss has both, and nothing else.
 #[test]
 fn the_loss_of_a_load_that_a_program_makes_is_known() {
     let facts = LoadFacts { model: "command".into(), ..LoadFacts::default() };
@@ -757,7 +758,7 @@ fn few_samples_leave_a_trial_undecided_unless_something_else_decides() {
     assert_eq!(judged(&[open.clone(), parse("p50 < 1s")], false), (Verdict::Undecided, Exit::Undecided));
     assert_eq!(judged(&[open.clone(), parse("p50 < 1ms")], false), (Verdict::Fail, Exit::Failed));
     assert_eq!(judged(&[parse("p99 < 1ms")], false), (Verdict::Fail, Exit::Failed));
-    // What cannot be known for another reason fails, whatever else is open.
+    // What is unknown for another reason fails, whatever else is open.
     assert_eq!(judged(&[open.clone(), parse("drain < 1s")], false), (Verdict::Fail, Exit::Failed));
     assert_eq!(judged(&[open], true), (Verdict::Invalid, Exit::Invalid));
     let all = [Exit::Ok, Exit::Undecided, Exit::Failed, Exit::Invalid, Exit::CouldNotRun];
@@ -779,7 +780,7 @@ fn requests_that_come_slow_together_widen_the_intervals() {
     let (apart, together) = (of(|i| i % 10 == 0), of(|i| i < 20));
     assert_eq!(apart.response_ms.few.widened.map(|n| n < 2.0), Some(true));
     assert!(together.response_ms.few.widened.unwrap() > 10.0, "{:?}", together.response_ms);
-    // The seconds of a log say it where the requests in order are not at hand.
+    // The seconds of a log show it if the individual requests are not available.
     let second = |at: u64, ns: u64| {
         let mut histogram = loadlab_record::Histogram::new();
         histogram.record_n(ns, 20);

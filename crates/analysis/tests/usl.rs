@@ -6,7 +6,7 @@ use crate::chance::Chance;
 
 const LEVELS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
-/// Trials at each level, with noise of so much.
+/// Trials at each level, with this much noise.
 fn trials(seed: u64, levels: &[f64], (alpha, beta): (f64, f64), noise: f64) -> Vec<Point> {
     let mut chance = Chance::new(seed);
     let mut points = Vec::new();
@@ -55,8 +55,8 @@ fn without_noise_the_law_is_found_exactly() {
     assert!(power(knee) > power(knee * 0.98) && power(knee) > power(knee * 1.02), "{knee}");
 }
 
-/// The truth lies in the curve's band at each level as often as the band says, also between the levels, and also where a
-/// parameter is nothing, so that its estimate often lies below.
+/// The curve's band contains the truth at each level as often as it claims, also between the levels, and also if a
+/// parameter is zero, so that its estimate is often negative.
 #[test]
 fn the_band_of_the_curve_holds_the_truth() {
     for (alpha, beta) in [(0.05, 0.0005), (0.0, 0.0003), (0.2, 0.0)] {
@@ -114,7 +114,7 @@ fn the_knee_that_was_measured_is_a_level_or_beyond_them() {
     check(&[100.0, 200.0, 400.0, 700.0, 800.0, 820.0, 820.0, 800.0], Some(Knee::At(8.0)));
     // still growing in proportion
     check(&[100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0, 6400.0, 12800.0], Some(Knee::AtLeast(128.0)));
-    // as much for one as for all
+    // as much for one user as for all
     check(&[400.0, 410.0, 405.0, 400.0, 390.0, 395.0, 400.0, 380.0], Some(Knee::AtMost(1.0)));
     check(&[100.0, 100.0], None);
 }

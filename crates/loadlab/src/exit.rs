@@ -5,24 +5,24 @@ use loadlab_report::terminal::harmless_lines;
 
 use crate::{mask, output};
 
-/// How a command ended: what it asks for, and what to say about it.
+/// How a command ended: its exit, and the message to show.
 pub struct Ended {
     exit: Exit,
     message: Option<String>,
 }
 
 impl Ended {
-    /// With this code, nothing to add.
+    /// With this exit and nothing to add.
     pub fn with(exit: Exit) -> Self {
         Ended { exit, message: None }
     }
 
-    /// With this code, because of an error.
+    /// With this exit, because of an error.
     pub fn error(exit: Exit, message: impl std::fmt::Display) -> Self {
         Ended { exit, message: Some(message.to_string()) }
     }
 
-    /// Shows the error now, for where the program does not end yet.
+    /// Shows the error now, if the program does not end yet.
     pub fn shown(mut self) -> Self {
         if let Some(message) = self.message.take() {
             show(&message);
@@ -30,7 +30,7 @@ impl Ended {
         self
     }
 
-    /// Shows the error and gives the process its code.
+    /// Shows the error and returns the process's exit code.
     pub fn into_code(self) -> std::process::ExitCode {
         if let Some(message) = &self.message {
             show(message);
@@ -39,7 +39,7 @@ impl Ended {
     }
 }
 
-/// Shows an error on standard error: `error: …`, hints in their own lines.
+/// Shows an error on standard error: `error: …`, with each hint on a separate line.
 pub fn show(message: &str) {
     let message = mask::text(message);
     let red = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
@@ -61,7 +61,7 @@ pub fn note(message: &str) {
     output::write_stderr(&format!("{style}note:{style:#} {}\n", harmless_lines(&message)));
 }
 
-/// Shows lines on standard error, as they are.
+/// Shows lines on standard error, unchanged.
 pub fn line(text: &str) {
     output::write_stderr(&format!("{}\n", harmless_lines(&mask::text(text))));
 }

@@ -1,5 +1,5 @@
-//! The secrets of this process: what it writes to the terminal shows none of them. They are known from the moment on in
-//! which they are read, so that an error that comes before there is a plan or a record hides them, too.
+//! The secrets of this process: its terminal output shows none of them. They are known from the moment they are read,
+//! so that an error before there is a plan or a record hides them, too.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -8,7 +8,7 @@ use loadlab_record::Secrets;
 
 static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
 
-/// From here on nothing that is printed shows these. Those that are too short are left out.
+/// From here on no output shows these. Those that are too short are left out.
 pub fn add(values: Vec<String>) {
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     let secrets = secrets.get_or_insert_default();
@@ -17,17 +17,17 @@ pub fn add(values: Vec<String>) {
     }
 }
 
-/// The same.
+/// The same for existing [`Secrets`].
 pub fn add_all(more: &Secrets) {
     SECRETS.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().add_all(more);
 }
 
-/// All that were set.
+/// All secrets so far.
 pub fn secrets() -> Secrets {
     SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
-/// A text as it may be shown.
+/// A text with its secrets masked.
 pub fn text(text: &str) -> Cow<'_, str> {
     match secrets().mask(text) {
         Cow::Borrowed(_) => Cow::Borrowed(text),

@@ -1,8 +1,8 @@
-//! The way out: whatever goes to standard output or standard error goes through here, and so do files the user names.
+//! All output: everything on standard output or standard error goes through here, and so do files the user names.
 //!
-//! Much of what is printed was said by others: servers, components, a record from elsewhere. Nothing of it may steer the
-//! terminal, so whatever is printed for people is made harmless here at the latest. Only the live screen writes past
-//! this, and sees to it itself.
+//! Much of the output comes from elsewhere: servers, components, other people's records. None of it may control the
+//! terminal, so everything printed for people is made harmless here at the latest. Only the live screen bypasses
+//! this, and does it itself.
 
 #![expect(clippy::disallowed_methods, reason = "the one place that prints, which makes text harmless")]
 
@@ -17,18 +17,18 @@ use serde_json::Value;
 use crate::args::given;
 use crate::mask;
 
-/// What a text is written for.
+/// The readers a text is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// People, in colour where there is colour.
+    /// People, in colour if supported.
     Text,
-    /// Programs that read JSON: control characters can stand in its strings only, and an escape there says the same.
+    /// Programs that read JSON: control characters can occur only in its strings, where an escape means the same.
     Json,
-    /// Other programs: to a terminal as for people, else byte for byte.
+    /// Other programs: on a terminal as for people, else byte for byte.
     Data,
 }
 
-/// Writes text to standard output; a reader that has gone away is no error.
+/// Writes text to standard output; a reader that has gone away is not an error.
 pub fn print(text: &str) {
     let mut out = anstream::stdout();
     let _ = out.write_all(harmless_painted(&mask::text(text)).as_bytes()).and_then(|()| out.flush());
@@ -41,17 +41,17 @@ pub fn print_as(form: Form, text: &str) {
         Form::Json => json_escaped(&mask::text(text)),
         Form::Text | Form::Data => return print(text),
     };
-    // Past `anstream`, which would take escape sequences out.
+    // Bypasses `anstream`, which would strip escape sequences.
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints a document, on lines of its own. Its texts are masked one by one, names of its fields are not.
+/// Prints a document, on separate lines. Its texts are masked one by one, the names of its fields are not.
 pub fn print_json(document: &Value) {
     print_json_text(mask::secrets().json_pretty(document));
 }
 
-/// The same of a trial's document.
+/// The same for a trial's document.
 pub fn print_summary(summary: &Summary) {
     print_json_text(mask::secrets().summary_json(summary));
 }
@@ -77,14 +77,14 @@ fn json_escaped(text: &str) -> String {
     out
 }
 
-/// Writes text to standard error, colours of ours included.
+/// Writes text to standard error, including our colours.
 pub fn write_stderr(text: &str) {
-    // Nobody may be there to read it, and that is no reason to panic.
+    // The reader may be gone, and that is no reason to panic.
     let _ = anstream::stderr().write_all(harmless_painted(&mask::text(text)).as_bytes());
 }
 
-/// Prints what the command line's reader has to say, help and version among it, and how the program ends with that. What was
-/// typed is repeated without its credentials.
+/// Prints the argument parser's message, including help and version, and returns the exit code for it. Typed
+/// arguments are repeated without their credentials.
 pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode {
     let text = given::without_credentials(&message.render().ansi().to_string(), words);
     if message.use_stderr() {
@@ -95,18 +95,18 @@ pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode 
     std::process::ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
 }
 
-/// Renews the line on the terminal behind standard error. Erasing is no colour: it must reach the terminal under
-/// `NO_COLOR` as well, or what was longer stays.
+/// Renews the line on the terminal behind standard error. Erasing is not colour: it must reach the terminal even
+/// under `NO_COLOR`, or the rest of a longer line stays.
 pub fn renew(line: &str) {
     let mut err = std::io::stderr();
     let line = loadlab_report::terminal::harmless(&mask::text(line));
     let _ = write!(err, "\r\x1b[2K{line}").and_then(|()| err.flush());
 }
 
-/// Writes a file that the user named, as a shell's `>` does.
+/// Writes a file that the user named, like a shell's `>`.
 ///
 /// # Errors
-/// In words, why not.
+/// The reason in words.
 pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
     let written = files::create_named(path).and_then(|mut file| file.write_all(mask::text(text).as_bytes()));
     written.map_err(|e| format!("cannot write {}: {e}", path.display()))
@@ -122,12 +122,12 @@ pub fn out_is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Columns of the terminal behind standard output; 80 where there is none.
+/// Columns of the terminal behind standard output; 80 without one.
 pub fn out_width() -> usize {
     width(&std::io::stdout())
 }
 
-/// The same of standard error.
+/// The same for standard error.
 pub fn err_width() -> usize {
     width(&std::io::stderr())
 }
@@ -137,12 +137,12 @@ fn width(stream: &impl std::os::fd::AsFd) -> usize {
     size.filter(|w| *w > 0).unwrap_or(80)
 }
 
-/// Standard output takes colour (`NO_COLOR` and `CLICOLOR_FORCE` are heeded).
+/// Standard output supports colour (`NO_COLOR` and `CLICOLOR_FORCE` are respected).
 pub fn out_has_colour() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// The same of standard error.
+/// The same for standard error.
 pub fn err_has_colour() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C and its relatives: the first one ends the load in good order, the second one ends loadlab at once
-//! (the guardian then takes the system down).
+//! Ctrl-C and similar signals: the first one ends the load cleanly, the second one ends loadlab at once (the guardian
+//! then takes the system down).
 
 use loadlab_system::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -27,7 +27,7 @@ pub fn cancel_on_signal() -> std::io::Result<Cancel> {
     Ok(cancel)
 }
 
-/// Whoever starts loadlab under `nohup` wants it to outlive the terminal.
+/// A user who starts loadlab under `nohup` wants it to outlive the terminal.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));

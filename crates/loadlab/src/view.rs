@@ -1,7 +1,7 @@
-//! What is seen while a load runs: a screen on a terminal; with `--plain`, or where there is no room for one, a line
-//! that renews itself; and where there is no terminal a line a second. With `--ui` a page in the browser beside it.
+//! What is shown while a load runs: a screen on a terminal; with `--plain`, or if there is no room for one, a line
+//! that renews itself; and without a terminal one line per second. With `--ui` a page in the browser as well.
 //!
-//! It reads events, never the engine's state, and writes to standard error alone.
+//! It reads events, never the engine's state, and writes only to standard error.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,13 +32,13 @@ pub struct View {
     screen: Option<Screen>,
     metrics: Option<Metrics>,
     ui: Option<Ui>,
-    /// What screen and page show, where there is one of them.
+    /// The state for screen and page, if there is either.
     live: Option<Arc<Live>>,
     after: Mutex<After>,
     state: Mutex<State>,
 }
 
-/// What must not go with the screen: it is said when that is gone.
+/// What must not disappear with the screen: it is printed when that is gone.
 #[derive(Default)]
 struct After {
     title: String,
@@ -52,12 +52,12 @@ pub enum OutputMode {
     Nothing,
     /// Lines.
     Lines,
-    /// A screen where there is one.
+    /// A screen if possible.
     Screen,
 }
 
 impl OutputMode {
-    /// As the options say.
+    /// From the options.
     pub fn of(quiet: bool, plain: bool) -> OutputMode {
         match (quiet, plain) {
             (true, _) => OutputMode::Nothing,
@@ -67,31 +67,31 @@ impl OutputMode {
     }
 }
 
-/// Who else is reported, over HTTP.
+/// Other receivers, over HTTP.
 #[derive(Default)]
 pub struct Serving {
     /// Metrics.
     pub metrics: Wanted,
-    /// The page, here.
+    /// The page, at this address.
     pub page: Option<Address>,
 }
 
 #[derive(Default)]
 struct State {
-    /// A renewable line stands on the terminal.
+    /// A renewable line is on the terminal.
     drawn: bool,
-    /// Loads that run.
+    /// Running loads.
     loads: BTreeMap<String, Running>,
-    /// The figures that matter, for the case under way.
+    /// The figures that matter, for the current case.
     facts: Vec<FigureFacts>,
 }
 
-/// A load that runs.
+/// A running load.
 #[derive(Default)]
 struct Running {
     planned_s: Option<f64>,
     planned_requests: Option<u64>,
-    /// Last whole second told as a plain line.
+    /// Last whole second that was printed as a plain line.
     told_s: u64,
     prefix: String,
     /// The first figures that matter, each with its name.
@@ -112,15 +112,15 @@ impl State {
 }
 
 impl View {
-    /// Seen so; `title` says what runs.
+    /// Starts the view; `title` names what runs.
     ///
     /// # Errors
-    /// Metrics or the page cannot be served on the address given.
+    /// Metrics or the page cannot be served on the given address.
     pub fn new(mode: OutputMode, title: &str, serving: Serving) -> Result<Self, Ended> {
         let title = &mask::text(title);
         let metrics = Metrics::start(serving.metrics, title)?;
         let live = Arc::new(Live::new(title));
-        // Told before there is a screen, so that it still stands on the terminal after it.
+        // Printed before there is a screen, so that it is still on the terminal afterwards.
         let ui = serving.page.map(|address| Ui::serve(address, live.clone())).transpose()?;
         let terminal = output::err_is_terminal();
         let screen = (terminal && mode == OutputMode::Screen)
@@ -138,7 +138,7 @@ impl View {
         })
     }
 
-    /// Shows how it ended, and turns the page into the report; waits as long as that is to be there.
+    /// Shows how it ended, and turns the page into the report; waits as long as that is served.
     pub fn turn(
         &self,
         ended: Ended,
@@ -152,7 +152,7 @@ impl View {
         ended
     }
 
-    /// A line that is cut where the terminal ends.
+    /// A line, cut at the terminal's width.
     pub fn title(&self, text: &str) {
         let text = &mask::text(text);
         let width = if self.terminal { output::err_width() } else { usize::MAX };
@@ -164,7 +164,7 @@ impl View {
         }
     }
 
-    /// What should be known before the load begins.
+    /// Shows what should be known before the load begins.
     pub fn remarks(&self, remarks: Vec<String>) {
         for text in remarks {
             let text = mask::text(&text).into_owned();
@@ -189,12 +189,12 @@ impl View {
         }
     }
 
-    /// Takes the screen or the renewable line away.
+    /// Removes the screen or the renewable line.
     pub fn done(&self) {
         self.take_away();
         if let Some(metrics) = &self.metrics {
             metrics.finish();
-            // Also where nothing is reported while it runs: whoever asked for a push has to hear that none came.
+            // Even if nothing is shown while it runs: a user who asked for a push has to learn that none arrived.
             metrics.fault().into_iter().for_each(|text| crate::exit::note(&text));
         }
     }
@@ -265,7 +265,7 @@ impl View {
     }
 
     fn progress(&self, state: &mut State, progress: &Progress) {
-        // Several at once say who they are.
+        // Several at once are shown with their names.
         let name = match state.loads.len() {
             0 | 1 => String::new(),
             _ => format!("{}: ", progress.load),
@@ -306,7 +306,7 @@ fn wrapped(text: &str, width: usize) -> String {
     out.trim_end().to_owned()
 }
 
-/// How far, and how it goes: parts are left out from the end where the terminal is narrow.
+/// Progress and figures: parts are left out from the end if the terminal is narrow.
 fn progress_line(name: &str, load: &Running, p: &Progress, width: usize) -> String {
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
     let left = left_of(load, p);

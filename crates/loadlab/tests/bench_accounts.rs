@@ -1,5 +1,5 @@
-//! `loadlab bench` against a server's own books: every way a run can end and every way an exchange can go
-//! wrong. Nothing here depends on how fast the machine is.
+//! `loadlab bench` compared with a server's own records: every way a run can end and every way an exchange can fail.
+//! Nothing here depends on how fast the machine is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ fn exact(args: &[&str], script: impl Script, requests: u64) {
     all.extend(args);
     let (json, code) = measured(&all);
     let counts = server.settled();
-    // A machine that is too busy to keep to a schedule is reported as such, and only as such.
+    // A machine too busy to keep a schedule is reported as such, and only as such.
     assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
     assert_eq!(n(&json, "requests.ok"), requests, "{args:?} {json:#}");
     assert_eq!(n(&json, "requests.due"), requests);
@@ -88,7 +88,7 @@ fn users_for_a_duration_finish_what_they_are_at() {
 }
 
 fn a_rate_that_counts_what_its_window_holds() {
-    // 10 users, 300 ms each: the last of their rounds ends after the second that was asked for
+    // 10 users, 300 ms each: the last of their rounds ends after the requested second
     let server = Server::start(slow(Duration::from_millis(300)));
     let (json, _) = measured(&[&server.url("/"), "-c", "10", "-d", "1s"]);
     let (rate, ok) = (f(&json, "rate_per_s.ok").unwrap(), n(&json, "requests.ok") as f64);
@@ -243,8 +243,8 @@ fn a_request_that_was_read_and_not_answered_is_never_sent_again() {
     }
 }
 
-/// A reset right after reading is the same to the network as one that threw the request away unread (the
-/// acknowledgement was still held back). What is safe to do twice is sent again then, and told as that.
+/// To the network, a reset right after reading looks like one that discarded the request unread (the acknowledgement
+/// was still held back). What is safe to repeat is then sent again, and reported as such.
 fn a_reset_that_may_have_come_before_reading_is_reported_as_sent_again_or_failed() {
     let (json, requests, faults) = faults_on_used_connections(Step::Reset, "GET");
     let (failed, again) = (n(&json, "requests.failed"), n(&json, "connections.requests_resent"));
@@ -266,7 +266,7 @@ fn closing_after_some_answers_costs_nothing_when_it_is_said() {
     assert_eq!(n(&json, "connections.requests_resent"), 0);
 }
 
-/// The server closes idle connections unannounced, as soon as it has answered: the worst race there is.
+/// The server closes idle connections unannounced, as soon as it has answered: the worst possible race.
 fn closing_an_idle_connection_unannounced_is_no_failure() {
     for (what, every) in [("each", 1), ("every fifth", 5)] {
         let server = Server::start(move |r: &Request| match (r.on_connection + 1) % every {
@@ -278,13 +278,13 @@ fn closing_an_idle_connection_unannounced_is_no_failure() {
         assert_eq!(failures(&json), [], "{what}: {json:#}");
         assert_eq!((code, n(&json, "requests.ok")), (0, 2000), "{what}");
         assert_eq!(counts.requests, 2000, "{what}: none was seen twice");
-        // Each connection but the last of every user is one that was closed on it.
+        // Each user's connections except the last were closed by the server.
         assert!(n(&json, "connections.requests_resent") <= counts.connections, "{what}");
     }
 }
 
-/// The same race with requests that must not be doubled: the server's kernel may have thrown some away
-/// unread, and nothing tells. Those are failures; none is seen twice.
+/// The same race with requests that must not be doubled: the server's kernel may have discarded some unread, which
+/// cannot be detected. Those are failures; none is seen twice.
 fn what_is_not_safe_to_repeat_is_not_repeated() {
     let server = Server::start(|_: &Request| vec![send(response(200, "hello")), Step::Close]);
     let (json, _) = measured(&[&server.url("/"), "-b", "x=1", "-n", "2000", "-c", "8"]);

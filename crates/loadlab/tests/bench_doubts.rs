@@ -1,7 +1,7 @@
-//! What `loadlab bench` says when its own figures are not to be believed: starved of CPU, stopped, out of files or
+//! What `loadlab bench` reports when its own figures are not trustworthy: starved of CPU, stopped, out of files or
 //! ports – and what it does not hold against itself. Verdicts are asserted, not times.
 //!
-//! CPU limits and network namespaces need root; without, those tests say that they were skipped.
+//! CPU limits and network namespaces need root; without it, those tests report that they were skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -50,7 +50,7 @@ fn grave(json: &Value) -> Vec<&str> {
 struct Tenth(PathBuf);
 
 impl Tenth {
-    /// `None` where this user or host makes none.
+    /// `None` if this user or host cannot create one.
     fn of_a_core() -> Option<Tenth> {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Tenth {
             ("/sys/fs/cgroup/unified", &[("cpu.max", "10000 100000")]),
         ];
         limits.iter().find_map(|(root, settings)| {
-            // On v2 a group has the files of a controller only if those above it hand it down.
+            // On v2 a group has the files of a controller only if its ancestors pass it down.
             let _ = std::fs::write(Path::new(root).join("cgroup.subtree_control"), "+cpu");
             let dir = Path::new(root).join(&name);
             if !Path::new(root).join("cgroup.procs").exists() || std::fs::create_dir(&dir).is_err() {
@@ -90,7 +90,7 @@ impl Drop for Tenth {
 
 const NO_LIMITS: &str = "this user or host gives no CPU limits";
 
-/// Far more than a tenth of a core sends, to a server that has time.
+/// Far more load than a tenth of a core can send, to a server with spare capacity.
 fn a_starved_generator_is_invalid_in_the_open_model() {
     let _alone = alone();
     let Some(tenth) = Tenth::of_a_core() else { return common::skip::skip(NO_LIMITS) };
@@ -107,7 +107,7 @@ fn a_starved_generator_is_invalid_in_the_open_model() {
     assert!(f(&json, "generator.throttled_s").unwrap() > 0.2, "{json:#}");
 }
 
-/// Users wait for the generator, and nobody is reported that the system is slow.
+/// Users wait for the generator, and the system is not reported as slow.
 fn a_starved_generator_is_a_note_in_the_closed_model() {
     let _alone = alone();
     let Some(tenth) = Tenth::of_a_core() else { return common::skip::skip(NO_LIMITS) };
@@ -132,8 +132,8 @@ fn a_starved_generator_is_a_note_in_the_closed_model() {
     assert_eq!((code, verdict.as_str(), is_grave), (4, "invalid", true), "{json:#}");
 }
 
-/// The generator goes before others on this machine, so that it has nothing to be blamed for. If it still sends late, a
-/// busy machine is given more chances.
+/// The generator has priority over others on this machine, so that it is not to blame. If it still sends late, a busy
+/// machine gets more chances.
 #[expect(clippy::disallowed_methods, reason = "a server frozen for a known time is what is tested")]
 fn a_frozen_server_is_not_held_against_the_generator() {
     let _alone = alone();
@@ -182,8 +182,7 @@ fn files_that_run_out_are_its_own_limit() {
     });
 }
 
-/// With fewer and fewer files there comes a limit that leaves none for a connection: then it is not the server that is
-/// to be looked at.
+/// With ever fewer files, some limit leaves none for a connection: then the server is not the place to look.
 #[test]
 fn without_a_file_for_one_connection() {
     common::on("epoll", || {
@@ -201,7 +200,7 @@ fn without_a_file_for_one_connection() {
     });
 }
 
-/// In a network namespace of the test's own, fifty ports to connect from.
+/// In the test's own network namespace, fifty ports to connect from.
 #[expect(unsafe_code, reason = "unshare: a network with few ports")]
 fn ports_that_run_out_are_its_own_limit() {
     let _alone = alone();
@@ -226,7 +225,7 @@ fn ports_that_run_out_are_its_own_limit() {
     assert!(doubt(&json, "client_limit")["evidence"].as_str().unwrap().contains("no local port"), "{json:#}");
 }
 
-/// All that is said of a system that does not keep up, and none of it grave.
+/// Everything reported about a system that does not keep up, none of it grave.
 fn a_system_that_is_behind() {
     let _alone = alone();
     let server = Server::start(slow(Duration::from_millis(50)));
@@ -245,7 +244,7 @@ fn a_system_that_is_behind() {
     };
     assert!(behind(&[]).contains("still waiting for a slot when the load ended"));
     assert!(behind(&["--when-behind", "drop"]).contains("as the plan asks when the system is behind"));
-    // Connections that are held are no requests: the cap is far.
+    // Held connections are not requests: the cap is far away.
     let held = ["-r", "100/s", "-d", "1s", "--max-in-flight", "30", "--connections", "40"];
     let ran = bench_after("true", &[&[url.as_str()][..], &held].concat());
     let json = ran.json();
@@ -269,7 +268,7 @@ fn a_server_that_starves_connections() {
     let json = ran.json();
     check_identities(&json);
     assert_eq!(n(&json, "connections.per_user.users"), 20, "{json:#}");
-    // On a machine too busy for 100 requests a user nothing can be said.
+    // On a machine too busy for 100 requests per user nothing can be judged.
     if n(&json, "connections.per_user.median") >= 100 {
         assert_eq!(doubt(&json, "unfair")["grave"], false, "{json:#}");
         assert!(doubt(&json, "unfair")["hint"].as_str().unwrap().contains("SO_REUSEPORT"), "{json:#}");

@@ -1,8 +1,8 @@
-//! Every way a run of `loadlab bench` can end, against the server's books.
+//! Every way a run of `loadlab bench` can end, compared with the server's records.
 //!
-//! Where a run is cut off, the network hides at most what was in flight: a request the load counts as in
-//! flight may or may not have reached the server, and its answer may be on its way. So the server's counts
-//! lie within `in_flight` of the load's, never outside.
+//! If a run is cut off, the network hides at most what was in flight: a request the load counts as in flight may or
+//! may not have reached the server, and its answer may be on its way. So the server's counts differ by at most
+//! `in_flight` from the load's.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn a_stop_condition_ends_the_load() {
         assert_eq!(counts.requests - before, n(&json, "requests.started"));
         assert!(f(&json, "elapsed_s").unwrap() < 49.0);
     }
-    // Rates are those so far, not nothing.
+    // Rates are those so far, not zero.
     let steady = Server::start(slow(Duration::from_millis(2)));
     let url = steady.url("/");
     let (json, _) =
@@ -131,7 +131,7 @@ fn interrupted_by_signal() {
     assert!(ran.stdout.contains(" ok in ") && ran.stdout.contains("interrupted"), "{}", ran.stdout);
 }
 
-/// One load thread is done long before the other; nobody sleeps on that.
+/// One load thread finishes long before the other; nothing sleeps because of that.
 fn interrupted_when_one_thread_is_done() {
     let server = Server::start(|r: &Request| match r.number {
         0 => good(r),
@@ -139,7 +139,7 @@ fn interrupted_when_one_thread_is_done() {
     });
     let running = Running::start(command(&["--json", &server.url("/"), "-n", "2", "-c", "2", "-t", "2"]));
     server.after(2);
-    // Both have begun. The one that is done tells so before it ends.
+    // Both have started. The one that is done reports it before it ends.
     let until = Instant::now() + PATIENCE;
     while load_threads(running.child.id()) > 1 {
         assert!(Instant::now() < until, "no load thread ended");
@@ -162,7 +162,7 @@ fn load_threads(pid: u32) -> usize {
     names.filter(|name| name.starts_with("load-")).count()
 }
 
-/// The first one asks, the second one insists.
+/// The first signal asks, the second insists.
 fn a_second_signal_ends_it_at_once() {
     let server = Server::start(always(vec![Step::Hang]));
     let running = Running::start(command(&[&server.url("/"), "-c", "2", "-d", "50s"]));
@@ -183,7 +183,7 @@ fn the_server_dies_in_the_middle() {
     let counts = server.settled();
     assert_eq!((ran.code, at(&json, "ended").as_str()), (0, Some("complete")), "{}", ran.stderr);
     assert!(n(&json, "failures.connect") > 0, "{json:#}");
-    // What was under way when it died ended one way or the other: closed on, or cut inside its answer.
+    // What was under way when it died ended in one of two ways: connection closed, or cut inside its answer.
     let odd = n(&json, "failures.reset") + n(&json, "failures.truncated");
     assert!(odd <= 5, "{json:#}");
     let delivered = n(&json, "requests.started") - n(&json, "failures.connect");
@@ -202,7 +202,7 @@ fn timeouts_are_counted_when_they_are_due() {
     assert_eq!((code, failures(&json)), (0, vec![("timeout".to_owned(), 20)]), "{json:#}");
     assert_eq!((n(&json, "requests.ok"), counts.requests), (20, 40));
     assert_eq!(n(&json, "response_ms.censored"), 20);
-    // Half of them lie beyond what was waited for: the median is the last that is known, or beyond it.
+    // Half of them took longer than the wait: the median is the last known value, or beyond it.
     assert_eq!(f(&json, "response_ms.p75"), None);
     assert!(f(&json, "response_ms.over_ms.p75").unwrap() >= 2000.0);
     assert_eq!(f(&json, "response_ms.max"), None);
@@ -229,7 +229,7 @@ fn grace_cuts_off_what_is_still_in_flight() {
         assert!(n(&json, "requests.in_flight") >= 3, "{json:#}");
         assert_eq!(n(&json, "response_ms.censored"), n(&json, "requests.in_flight"));
         assert_eq!((n(&json, "requests.failed"), n(&json, "requests.dropped")), (0, 0));
-        // Nothing is hidden: what never ends was read long before, and the rest was answered.
+        // Nothing is hidden: those that never ended were read long before, and the rest was answered.
         assert_eq!(counts.requests, n(&json, "requests.started"));
         let elapsed = f(&json, "elapsed_s").unwrap();
         assert!((0.8..10.0).contains(&elapsed), "{elapsed}");
@@ -241,7 +241,7 @@ fn grace_cuts_off_what_is_still_in_flight() {
     assert!(f(&json, "elapsed_s").unwrap() < 5.0);
 }
 
-/// No handshake came about: that is exit code 5, and the reason stands on standard error, with what helps.
+/// No handshake succeeded: exit code 5, with the reason and a remedy on standard error.
 fn a_certificate_that_is_not_trusted() {
     let nginx = Nginx::start();
     let url = format!("https://{}/page", nginx.secure);
@@ -254,7 +254,7 @@ fn a_certificate_that_is_not_trusted() {
             assert!(ran.stderr.contains(said), "{load:?}: no `{said}` in {}", ran.stderr);
         }
     }
-    // The document is there all the same, and its reason beside it.
+    // The document is still printed, with the reason next to it.
     let ran = bench(&[&url, "-n", "4", "--json"]);
     assert_eq!((ran.code, n(&ran.json(), "failures.tls")), (5, 4));
     assert!(ran.stderr.contains("self-signed"), "{}", ran.stderr);
@@ -262,12 +262,12 @@ fn a_certificate_that_is_not_trusted() {
     let ran = bench(&[&format!("https://{}/page", nginx.plain), "-n", "4"]);
     assert_eq!(ran.code, 5);
     assert!(ran.stderr.contains("does not speak TLS") && ran.stderr.contains("http://"), "{}", ran.stderr);
-    // With what the hint says it works.
+    // The hint's remedy works.
     let (json, code) = measured(&[&url, "-n", "4", "--cacert", &nginx.certificate()]);
     assert_eq!((code, n(&json, "requests.ok")), (0, 4));
 }
 
-/// All answered, and all wrong: the exit code is that of a load that could run, and the doubt says what it was.
+/// All answered, and all wrong: the exit code is that of a load that ran, and the doubt describes the failure.
 fn every_request_fails() {
     let server = Server::start(always(vec![send(response(404, "nothing here"))]));
     let url = server.url("/");
@@ -306,7 +306,7 @@ fn nobody_listens() {
     }
 }
 
-/// Once it was there, a server that refuses is a failure among others.
+/// After it has been reachable, a server that refuses is an ordinary failure.
 fn refused_in_the_middle() {
     let mut server = Server::start(|_: &Request| {
         vec![send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), Step::Finish]
@@ -319,7 +319,7 @@ fn refused_in_the_middle() {
     check_identities(&json);
     assert!(n(&json, "failures.connect") > 0, "{json:#}");
     assert!(matches!(ran.code, 0 | 4), "{}", ran.stderr);
-    // A connection that was in the backlog when it died was made, and never served.
+    // A connection in the backlog when it died was established, but never served.
     let lost = n(&json, "failures.reset") + n(&json, "failures.truncated");
     let delivered = n(&json, "requests.started") - n(&json, "failures.connect");
     let counts = server.settled();
@@ -342,7 +342,7 @@ fn accepts_and_never_answers() {
     assert_eq!(f(&json, "availability"), Some(0.0));
 }
 
-/// Nothing accepts, and the kernel's queue is full: connects get no answer at all, and time out.
+/// Nothing accepts, and the kernel's queue is full: connects get no answer, and time out.
 #[expect(unsafe_code, reason = "listen again with a backlog of one")]
 fn a_backlog_that_is_full() {
     use std::os::fd::AsRawFd;
@@ -357,7 +357,7 @@ fn a_backlog_that_is_full() {
     assert_eq!(code, 0);
 }
 
-/// A body without end is cut by the timeout, a huge one is read and thrown away: memory stays what it is.
+/// An endless body is cut by the timeout, a huge one is read and discarded: memory stays flat.
 fn endless_and_huge_bodies() {
     const GIB: u64 = 1 << 30;
     let huge = format!("HTTP/1.1 200 OK\r\nContent-Length: {GIB}\r\n\r\n");
@@ -404,8 +404,8 @@ fn an_answer_before_the_request_was_read() {
     assert_eq!(failures(&json), [("http_4xx".to_owned(), 20)], "{json:#}");
     let counts = server.settled();
     assert_eq!((counts.heads, counts.connections), (20, 20));
-    // Where the kernel resets for what is unread, the answer may be lost on its way: it lies in the client's
-    // queue, and what counts is that it is read before the failed send is believed.
+    // If the kernel resets because of unread data, the answer may be lost on its way: it is in the client's queue,
+    // and must be read before the failed send is reported.
     let server = Server::start(Early(Step::Close));
     let (json, _) = measured(&[&server.url("/"), "-b", &body, "-n", "20", "-c", "2"]);
     assert_eq!(server.settled().heads, 20);
@@ -414,7 +414,7 @@ fn an_answer_before_the_request_was_read() {
     assert_eq!(answered, 20, "{json:#}");
 }
 
-/// What follows a response unasked belongs to nobody: the connection is not used again.
+/// Unsolicited bytes after a response belong to no request: the connection is not reused.
 fn bytes_after_a_response() {
     let mut bytes = response(200, "hello");
     bytes.extend_from_slice(b"surplus");
@@ -425,7 +425,7 @@ fn bytes_after_a_response() {
     assert_eq!((counts.connections, n(&json, "connections.opened")), (20, 20));
 }
 
-/// One slot of 50 ms carries 20 of the 200 a second that fall due.
+/// One slot of 50 ms carries 20 of the 200 that are due per second.
 const BEHIND: [&str; 6] = ["-r", "200/s", "-d", "500ms", "--max-in-flight", "1"];
 
 fn behind(extra: &[&str]) -> (Value, Counts) {
@@ -458,7 +458,7 @@ fn behind_and_dropping() {
 fn behind_and_queueing() {
     for extra in [&["--when-behind", "queue"][..], &["-t", "2"], &[]] {
         let (json, _) = behind(extra);
-        // The wait for the slot is in the response time, and blamed on the slot.
+        // The wait for the slot is in the response time, and attributed to the slot.
         assert!(f(&json, "blocked_ms.max").unwrap() > 100.0, "{json:#}");
         assert!(f(&json, "ok_response_ms.max").unwrap() > 150.0, "{json:#}");
     }

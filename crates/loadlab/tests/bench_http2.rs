@@ -1,4 +1,4 @@
-//! `loadlab bench --http2` against a real nginx that counts for itself, and against servers that speak something else.
+//! `loadlab bench --http2` against a real nginx with its own counts, and against servers that speak something else.
 
 use crate::common::ports;
 use std::io::{Read, Write};
@@ -24,12 +24,12 @@ struct Nginx {
     child: Child,
     dir: tempfile::TempDir,
     address: SocketAddr,
-    /// HTTP/1, where it tells its counts.
+    /// HTTP/1, where it reports its counts.
     status: SocketAddr,
 }
 
 impl Nginx {
-    /// Connections end with a goodbye after so many requests.
+    /// Connections end with a GOAWAY after this many requests.
     fn start(keepalive_requests: u32) -> Nginx {
         let dir = tempfile::tempdir().unwrap();
         let (address, status, path) = (ports::unused(), ports::unused(), dir.path().display());
@@ -72,7 +72,7 @@ impl Nginx {
 
     /// Lines of its log: requests that it answered over HTTP/2.
     fn answered(&self) -> u64 {
-        // Ending it writes what it holds back.
+        // Ending it flushes what it holds back.
         let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap();
         log.lines().filter(|l| l.contains("HTTP/2.0")).count() as u64
     }
@@ -150,7 +150,7 @@ fn silence_is_a_timeout_and_a_refusal_a_refusal() {
     let (json, _) = measured(&[&[url.as_str()], &args[..]].concat());
     assert_eq!(n(&json, "failures.timeout"), 8, "{json:#}");
     assert_eq!(n(&json, "connections.opened"), 1, "a timeout leaves the connection to the others");
-    // A port that the kernel gives to nobody: one that was free a moment ago may be another test's by now.
+    // A port that the kernel never assigns: one that was free a moment ago may be another test's by now.
     let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
     let url = format!("http://{nobody}/");
     let (json, _) = measured(&[&url, "--http2", "-c", "3", "-n", "5"]);
@@ -170,7 +170,7 @@ fn what_does_not_go_together_is_said() {
     }
 }
 
-/// A stream that is cut in the middle of an answer, by a server of a few lines: a head, some data, then the end.
+/// A stream that is cut in the middle of an answer, by a minimal server: a head, some data, then the end.
 #[test]
 fn an_answer_that_is_cut_short_is_truncated() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -99,7 +99,7 @@ fn a_list_of_urls_is_gone_round_equally() {
         check_same(&json, &counts);
         let hits: Vec<u64> = ["/a", "/b", "/c"].iter().map(|t| counts.targets[*t]).collect();
         let (least, most) = (hits.iter().min().unwrap(), hits.iter().max().unwrap());
-        // Each thread goes round by itself: they are even to one request of each.
+        // Each thread cycles separately: they are even to one request of each.
         let slack = if load.starts_with("-n") { 0 } else { 2 };
         assert!(most - least <= slack, "{load}: {hits:?}");
     }
@@ -124,7 +124,7 @@ fn several_hosts_in_one_list() {
 }
 
 fn no_keep_alive_is_a_connection_per_request() {
-    // The server keeps the connection: it is the load that closes, in good order, after the whole answer.
+    // The server keeps the connection: the load closes it, cleanly, after the whole answer.
     for load in [["-c", "6"], ["-r", "500/s"]] {
         let server = Server::start(good);
         let url = server.url("/");
@@ -165,7 +165,7 @@ fn localhost_reaches_a_server_on_ipv4_only() {
     reaches(&server, &format!("http://localhost:{}/", server.address.port()));
 }
 
-/// Whatever this machine's `localhost` is: here it has both addresses, and nobody listens at the first.
+/// Whatever this machine's `localhost` is: here it has both addresses, and nothing listens at the first.
 fn localhost_reaches_a_server_on_ipv6_only() {
     let server = Server::at("[::1]:0", good);
     let port = server.address.port();
@@ -239,8 +239,8 @@ fn arrivals(args: &[&str]) -> Vec<f64> {
     times.windows(2).map(|w| (w[1] - w[0]).as_secs_f64() * 1e3).collect()
 }
 
-/// Same seed, same due times; another seed, others. Gaps are long, so that a busy machine does not blur them:
-/// most must agree to a fraction of their length.
+/// Same seed, same due times; another seed, others. Gaps are long, so that a busy machine does not blur them: most
+/// must agree to a fraction of their length.
 fn arrivals_are_the_seeds() {
     let load = ["-r", "25/s", "-n", "25", "--arrivals", "poisson", "--seed"];
     let with = |seed| arrivals(&[&load[..], &[seed]].concat());
@@ -248,7 +248,7 @@ fn arrivals_are_the_seeds() {
     let alike = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(x, y)| (*x - *y).abs() < 15.0).count();
     assert!(alike(&one, &again) >= 18, "{one:?}\n{again:?}");
     assert!(alike(&one, &other) <= 16, "{one:?}\n{other:?}");
-    // and they are no even spacing
+    // and they are not evenly spaced
     assert!(one.iter().filter(|gap| (*gap - 40.0).abs() > 10.0).count() >= 8, "{one:?}");
 }
 
@@ -263,7 +263,7 @@ fn users_ramp_up_evenly() {
     assert_eq!(f(&json, "load.ramp_s"), Some(1.0));
 }
 
-/// A shell's limit on open files is no failure of the system, as long as it may be raised.
+/// A shell's limit on open files is not a failure of the system, as long as it can be raised.
 fn more_users_than_a_shell_allows_files() {
     let server = Server::start(good);
     let bench = common::command(&["--json", &server.url("/"), "-c", "150", "-n", "600", "-q"]);
@@ -279,8 +279,8 @@ fn more_users_than_a_shell_allows_files() {
     assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (600, 150), "{json:#}");
 }
 
-/// At 50 connections, and no more after four times as many seconds. What is counted is memory, not time; memory of
-/// its own, as the code of an unoptimised build that the kernel happened to map is a multiple of it.
+/// At 50 connections, and no more after four times as many seconds. This measures memory, not time; and only private
+/// memory, since the code of an unoptimised build that the kernel happened to map is a multiple of it.
 fn peak_memory_is_small_and_flat() {
     let (pid, peak) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
     let (whose, noted) = (pid.clone(), peak.clone());
@@ -309,7 +309,7 @@ fn peak_memory_is_small_and_flat() {
     assert!(looking <= short + (5 << 10), "{short} KiB, and {looking} KiB with a condition to look at");
 }
 
-/// What a process has in memory that is no file's.
+/// A process's anonymous memory.
 fn own_memory_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let of = |key: &str| {

@@ -1,4 +1,4 @@
-//! Metrics pushed to a collector that counts for itself, and to those that are not there, refuse, or never answer.
+//! Metrics pushed to a collector with its own counts, and to those that are down, refuse, or never answer.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use crate::common::server::{Request, Server, Step, good, response, send};
 use crate::common::{Ran, bench};
 use crate::run_support::front::Front;
 
-/// What a collector was sent, in order.
+/// What a collector received, in order.
 type Received = Arc<Mutex<Vec<Value>>>;
 
-/// A collector that takes everything and answers so.
+/// A collector that accepts everything and answers like this.
 fn collector(answer: impl Fn(usize) -> Vec<Step> + Send + Sync + 'static) -> (Server, Received) {
     let received = Received::default();
     let kept = received.clone();
@@ -75,7 +75,7 @@ fn the_last_push_holds_what_the_server_counted() {
     let quantiles: Vec<String> =
         points(last, "loadlab.response").into_iter().map(|(labels, _)| labels["quantile"].clone()).collect();
     assert_eq!(quantiles, ["0.5", "0.99"]);
-    // the schema's JSON mapping: 64-bit numbers are text, and points know when
+    // the schema's JSON mapping: 64-bit numbers are text, and points have times
     let metrics = last["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().expect("metrics");
     let requests = metrics.iter().find(|m| m["name"] == "loadlab.requests").expect("requests");
     assert_eq!(requests["unit"], "{request}");
@@ -93,7 +93,7 @@ fn the_last_push_holds_what_the_server_counted() {
     assert_eq!(resource[0], json!({ "key": "service.name", "value": { "stringValue": "loadlab" } }));
 }
 
-/// Whatever a collector does, the run does not mind, and says it once.
+/// Whatever a collector does, the run is not affected, and reports it once.
 #[test]
 fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
     let target = Server::start(good);
@@ -105,7 +105,7 @@ fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
         assert!(reported.len() == 1 && reported[0].contains(expect), "{reported:?} has no {expect}");
         assert_eq!(target.settled().answered, before + 3000);
     };
-    // A port that the kernel gives to nobody.
+    // A port that the kernel never assigns.
     let nobody = "http://127.0.0.1:1".to_owned();
     check(&nobody, &[], "refused");
     check(&nobody, &["--quiet"], "refused");
@@ -116,7 +116,7 @@ fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
         vec![send(response(200, if n == 1 { some } else { "{}" }))]
     });
     check(&partial.url(""), &[], "it rejected 2 points: too old");
-    // it is tried again, and the sums make up for what was lost
+    // it is retried, and the sums make up for what was lost
     assert_eq!(received.lock().expect("it is done").last().and_then(ok_of), Some(3000.0));
     let (silent, _) = collector(|_| vec![Step::Hang]);
     check(&silent.url(""), &[], "no answer came");
@@ -130,7 +130,7 @@ fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
     check(&rude.url(""), &[], "what came is not HTTP");
 }
 
-/// nginx speaks TLS for a collector.
+/// nginx terminates TLS for a collector.
 #[test]
 fn over_https_with_credentials() {
     let target = Server::start(good);
@@ -169,7 +169,7 @@ fn over_https_with_credentials() {
         &["--quiet", "--otlp-header", "X: s3cret"],
         "certificate is self-signed, or signed by an unknown authority",
     );
-    // It answers a greeting of TLS as web servers do that expect a request.
+    // It answers a TLS greeting like web servers that expect a request.
     let plain = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("https://{}", plain.local_addr().expect("its address"));
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What `loadlab bench` says and where: the document, the live view, the summary, and errors of usage.
+//! What `loadlab bench` prints and where: the document, the live view, the summary, and usage errors.
 
 #![expect(unsafe_code, reason = "openpty: a terminal of 40 columns")]
 
@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::common::server::{Request, Server, Step, good, response, send, slow};
 use crate::common::{Running, at, bench, check_identities, command, file, measured, n};
 
-/// Keys of the contract's example, and what stands there: n number, n? number or null, s text, b truth,
-/// l list, o object, o? object or null.
+/// Keys of the contract's example, and their types: n number, n? number or null, s text, b boolean, l list, o object,
+/// o? object or null.
 const SHAPE: &[(&str, &str)] = &[
     ("loadlab", "s"),
     ("verdict", "s"),
@@ -158,7 +158,7 @@ fn json_is_one_document_on_standard_output_and_nothing_else() {
         assert!(documents.next().unwrap().is_ok() && documents.next().is_none());
         assert_eq!(ran.stderr.is_empty(), !extra.is_empty(), "{}", ran.stderr);
     }
-    // Even where it fails, what was counted is a document, and the error is elsewhere.
+    // Even if it fails, what was counted is a document, and the error is elsewhere.
     let nobody = {
         let server = Server::start(good);
         server.url("/")
@@ -166,7 +166,7 @@ fn json_is_one_document_on_standard_output_and_nothing_else() {
     let ran = bench(&["--json", &nobody, "-c", "1"]);
     check_identities(&ran.json());
     assert!(ran.stderr.contains("error: "), "{}", ran.stderr);
-    // Nothing at all where nothing was run.
+    // No output at all if nothing was run.
     let ran = bench(&["--json", "http://192.0.2.1/"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (5, ""));
 }
@@ -182,7 +182,7 @@ fn without_a_terminal_progress_is_plain_lines_on_standard_error() {
     assert!(lines[0].contains(&server.url("/")) && lines[0].contains("2 users"), "{lines:?}");
     let progress: Vec<&&str> = lines[1..].iter().filter(|l| l.contains("/s") && l.contains("p99")).collect();
     assert!((2..=4).contains(&progress.len()), "a line a second: {lines:?}");
-    // No line says that nothing goes on: the load was steady to its end.
+    // No line reports a standstill: the load was steady to its end.
     assert!(progress.iter().all(|l| !l.contains(" 0/s")), "{progress:?}");
     assert!(ran.stdout.contains(" ok in ") && ran.stdout.contains("p99"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("left"), "the view is not in the summary");
@@ -250,8 +250,8 @@ fn watching_terminal(
     (child.wait().unwrap().code().unwrap_or(-1), String::from_utf8_lossy(&seen).into_owned())
 }
 
-/// Lines as they stand on the terminal: what carriage returns and erasures leave, colour taken out. Panics if
-/// a line is ever wider than the terminal.
+/// Lines as shown on the terminal: what carriage returns and erasures leave, with colour removed. Panics if a line is
+/// ever wider than the terminal.
 fn screen(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line: Vec<char> = Vec::new();
@@ -350,7 +350,7 @@ fn a_reader_that_goes_away_is_no_panic() {
         assert!(!stderr.contains("panic"), "{stderr}");
         assert_eq!(status.code(), Some(0), "{stderr}");
     }
-    // Nobody reads what it says on the side, or the disk behind it is full.
+    // Standard error has no reader, or the disk behind it is full.
     for url in [server.url("/"), "http://192.0.2.1/".to_owned()] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -366,7 +366,7 @@ fn a_reader_that_goes_away_is_no_panic() {
     }
 }
 
-/// What is typed wrong ends with 2 and says what to do; nothing is sent.
+/// A usage error ends with 2 and states what to do; nothing is sent.
 #[test]
 fn usage_errors_say_what_would_be_understood() {
     let server = Server::start(good);
@@ -439,20 +439,20 @@ fn only_loopback_is_loaded_unasked() {
             assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
         }
     }
-    // Each of a list, and before anything is sent to the others.
+    // Each one of a list, and before anything is sent to the others.
     let server = Server::start(good);
     let (_dir, list) = file(format!("{}\nhttp://192.0.2.7/\n", server.url("/")));
     let ran = bench(&["--urls", &list.display().to_string(), "-n", "2"]);
     assert_eq!(ran.code, 5, "{}", ran.stderr);
     assert_eq!(server.counts().connections, 0);
-    // All of 127.0.0.0/8 is loopback, and so is a name that stands for it.
+    // All of 127.0.0.0/8 is loopback, and so is a name that resolves to it.
     let port = server.address.port();
     let other = Server::at("127.8.9.10:0", good);
     let (json, code) = measured(&[&other.url("/"), "-n", "5", "-c", "1"]);
     assert_eq!((code, n(&json, "requests.ok")), (0, 5));
     let (json, code) = measured(&[&format!("localhost:{port}"), "-n", "5", "-c", "1"]);
     assert_eq!((code, n(&json, "requests.ok")), (0, 5));
-    // A name nobody knows.
+    // An unknown name.
     let ran = bench(&["http://no-such-host.invalid/", "-n", "1"]);
     assert_eq!(ran.code, 5, "{}", ran.stderr);
     assert!(ran.stderr.contains("cannot resolve"), "{}", ran.stderr);
@@ -472,7 +472,7 @@ fn help_names_every_option() {
     }
 }
 
-/// What stands before, on and after the other screen, which must be left once for each time it was entered.
+/// The parts before, on and after the alternate screen, which must be left once for each time it was entered.
 fn parts(text: &str) -> (&str, &str, &str) {
     let (before, rest) = text.split_once("\x1b[?1049h").expect("the other screen is entered");
     let (on, after) = rest.split_once("\x1b[?1049l").expect("the other screen is left");
@@ -491,9 +491,9 @@ fn a_screen_comes_and_leaves_the_result() {
     let (_, on, after) = parts(&text);
     assert!(on.contains("2 users for 1.30 s") && on.contains("p99"), "{on:?}");
     assert!(after.contains(" ok in ") && !after.contains("░"), "{after:?}");
-    // What was loaded stands above it.
+    // The load is shown above it.
     assert!(after.contains("2 users for 1.30 s"), "{after:?}");
-    // Colour is one thing, the screen another.
+    // Colour is independent of the screen.
     let (_, plain) = on_terminal(80, &args, &[("NO_COLOR", "1")]);
     assert!(!parts(&plain).1.contains("\x1b[36m") && !parts(&plain).1.contains("\x1b[38;5;6m"), "{plain:?}");
     // No room for a screen.
@@ -508,7 +508,7 @@ fn the_terminal_is_given_back_on_signals() {
     for (times, said) in [(1, " ok in "), (2, "stopped at once")] {
         let mut sent = 0;
         let (code, text) = watching_terminal(80, &[&url, "-c", "2", "-d", "60s"], &[], |seen, pid| {
-            // the second one after the first was heard: the grace of requests in flight is over at once
+            // the second one after the first took effect: the grace period of requests in flight ends at once
             if sent < times && seen.contains("p99") {
                 (sent..times)
                     .for_each(|_| rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap());
@@ -517,7 +517,7 @@ fn the_terminal_is_given_back_on_signals() {
         });
         assert_eq!(code, 130, "{text}");
         let (_, _, after) = parts(&text);
-        // Two signals at once may be heard as one.
+        // Two signals at once may be seen as one.
         assert!(after.contains(said) || after.contains(" ok in "), "{times}: {after:?}");
     }
 }
@@ -535,12 +535,12 @@ fn on_a_terminal_the_page_stays_until_ctrl_c_and_the_exit_code_is_the_loads() {
         }
     });
     assert!(sent && code == 1, "{code}: {text}");
-    // The link stands above the screen, on it, and where it says that the report stays.
+    // The link is above the screen, on it, and in the note that the report stays.
     assert!(text.matches("http://127.0.0.1:").count() >= 3, "{text}");
     let (before, on, after) = parts(&text);
     assert!(before.contains("live in the browser: ") && on.contains("the same in a browser: "), "{text:?}");
     assert!(after.contains(" ok in ") && after.contains("the report stays at "), "{after:?}");
-    // Where it is said how long, nobody is waited for.
+    // If a time is given, no page is waited for.
     let (code, text) = on_terminal(100, &[&args[..], &["--ui-wait", "0s"]].concat(), &[]);
     assert_eq!(code, 1, "{text}");
 }

@@ -13,7 +13,7 @@ fn document(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}{}", ran.out, ran.err))
 }
 
-/// A server that notes what it was sent.
+/// A server that records what it was sent.
 fn noting() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&heard);
@@ -65,7 +65,7 @@ fn a_record_is_kept_and_read_by_other_commands() {
     {
         lab.loadlab(args).expect(0, &[]);
     }
-    // The text is that of `bench` without a record, and the way to the record.
+    // The text is that of `bench` without a record, plus the path of the record.
     let text = lab.loadlab(&["bench", &url, "-n", "20", "-c", "1", "--save", "--io", "epoll", "-q"]);
     assert!(text.out.contains("epoll, 1 thread"), "{}", text.out);
     assert!(
@@ -147,7 +147,7 @@ fn two_urls_are_loaded_in_turn_and_judged() {
     assert_eq!((fast.settled().requests, slower.settled().requests), (40, 40));
     let again = lab.loadlab(&["compare", "kept", "--fail-on-worse"]);
     assert_eq!(again.code, Some(1), "{}", again.err);
-    // Better is no failure.
+    // Better is not a failure.
     let ran = lab.loadlab(&["bench", &b, "--vs", &a, "-c", "1", "-n", "8", "-q", "--fail-on-worse"]);
     assert!([Some(0), Some(4)].contains(&ran.code), "{}", ran.err);
     let first = ran.out.lines().take(3).collect::<Vec<_>>().join(" ");

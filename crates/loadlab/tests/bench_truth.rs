@@ -1,6 +1,6 @@
-//! What `loadlab bench` says about times, against the server's own log, and what it makes of that: verdicts,
-//! doubts, exit codes. Real seconds pass here, so these tests run one at a time; what they allow for is a busy
-//! machine, not a wrong figure.
+//! The times that `loadlab bench` reports, compared with the server's own log, and its conclusions: verdicts, doubts,
+//! exit codes. Real seconds pass here, so these tests run one at a time; the tolerances are for a busy machine, not
+//! for wrong figures.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ on_every_backend! {
     a_generator_that_stalled_is_invalid
 }
 
-/// Response times in milliseconds as the server's log has them: request k of a constant rate fell due at its
-/// own time, and the k-th answer is its answer. Sorted.
+/// Response times in milliseconds according to the server's log: request k of a constant rate was due at its own
+/// time, and the k-th answer is its answer. Sorted.
 fn truth(server: &Counts, rate_per_s: f64) -> Vec<f64> {
     let seconds = |pick: fn(&(Duration, Duration)) -> Duration| {
         let mut all: Vec<f64> = server.log.iter().map(|entry| pick(entry).as_secs_f64()).collect();
@@ -31,7 +31,7 @@ fn truth(server: &Counts, rate_per_s: f64) -> Vec<f64> {
     };
     let (came, answered) = (seconds(|e| e.0), seconds(|e| e.1));
     let due = |k: usize| k as f64 / rate_per_s;
-    // No request comes before it is due: the earliest one for its number tells when the load began.
+    // No request arrives before it is due: the earliest one relative to its number shows when the load began.
     let begin = came.iter().enumerate().map(|(k, at)| at - due(k)).fold(f64::INFINITY, f64::min);
     let mut times: Vec<f64> =
         answered.iter().enumerate().map(|(k, at)| (at - begin - due(k)) * 1e3).collect();
@@ -70,7 +70,7 @@ fn a_frozen_server_shows_its_full_weight() {
     check_blame(&json, ran.code);
     assert_eq!((n(&json, "requests.ok"), n(&json, "requests.due")), (10_000, 10_000));
     let truth = truth(&counts, 1000.0);
-    // What the generator was late by itself, and tells, the server cannot know of.
+    // The server cannot know of the generator's own lateness, which it reports.
     let late_ms = f(&json, "late_ms.max").unwrap();
     for (name, q, at_least) in
         [("p90", 0.9, 400.0), ("p99", 0.99, 1300.0), ("p99_9", 0.999, 1400.0), ("max", 1.0, 1450.0)]
@@ -155,7 +155,7 @@ fn percentiles_beyond_what_was_waited_for_are_not_told() {
         "--expect",
         "p50 < 1h",
     ]);
-    // A busy machine may keep a good answer that long as well.
+    // A busy machine may delay a good answer that long as well.
     assert!((200..300).contains(&n(&json, "failures.timeout")), "{json:#}");
     assert_eq!(n(&json, "requests.ok") + n(&json, "failures.timeout"), 1000);
     for name in ["p90", "p95", "p99", "max"] {
@@ -163,13 +163,13 @@ fn percentiles_beyond_what_was_waited_for_are_not_told() {
         assert!(f(&json, &format!("response_ms.over_ms.{name}")).unwrap() >= 1000.0, "{name}");
     }
     assert!(f(&json, "response_ms.p50").unwrap() < 1000.0);
-    // What is not known fails any bound from above, however far.
+    // An unknown value fails any upper bound, however high.
     let (p99, p50) = (&json["expectations"][0], &json["expectations"][1]);
     assert_eq!((p99["holds"].as_bool(), p50["holds"].as_bool()), (Some(false), Some(true)), "{json:#}");
     assert_eq!((code, at(&json, "verdict").as_str()), (1, Some("fail")), "{json:#}");
 }
 
-/// A server that answers so many requests at once, and every later one after the load is over.
+/// A server that answers this many requests at once, and every later one after the load is over.
 fn stragglers_leave_the_rate_alone() {
     const AT_ONCE: u64 = 600;
     const USERS: u64 = 30;
@@ -183,7 +183,7 @@ fn stragglers_leave_the_rate_alone() {
     assert_eq!(code, 0, "{json:#}");
     let counts = server.settled();
     check_same(&json, &counts);
-    // By the server's own books: what it had answered three seconds after its first request.
+    // By the server's own records: what it had answered three seconds after its first request.
     let first = counts.log.iter().map(|(came, _)| *came).min().unwrap();
     let soon = |done: &Duration| *done < first + Duration::from_secs(3);
     let theirs = counts.log.iter().filter(|(_, done)| soon(done)).count() as f64 / 3.0;
@@ -222,7 +222,8 @@ fn too_few_samples_tell_no_percentile() {
         assert_eq!(f(&json, &format!("response_ms.{name}")).is_some(), reported, "{name}: {json:#}");
     }
     assert_eq!(json["response_ms"]["over_ms"], serde_json::json!({}));
-    // What few samples say: an estimate within an interval. Of 100 none is an upper end of p99, however fast they are.
+    // What few samples show: an estimate within an interval. Of 100 none is an upper end of p99, however fast they
+    // are.
     assert!(json["response_ms"].get("p90_interval").is_none(), "{json:#}");
     let (estimate, interval) = (f(&json, "response_ms.p99_estimate"), &json["response_ms"]["p99_interval"]);
     assert!(interval[1].is_null() && interval[0].as_f64() <= estimate && estimate.is_some(), "{json:#}");
@@ -255,7 +256,7 @@ fn expectations_and_their_exit_codes() {
         ("dropped == 0 and failed <= 2", Some(true)),
         ("goodput > 1/s or failed > 100", Some(true)),
         ("max < 10s and p90 < 10s", Some(true)),
-        // However fast it is: 200 are too few to be below anything, and enough to be above.
+        // However fast it is: 200 are too few to be below any value, but enough to be above one.
         ("p99_9 < 10h", None),
         ("p99 < 10h and failed == 2", None),
         ("p99 < 10h or failed == 2", Some(true)),
@@ -298,20 +299,20 @@ fn exit_codes_in_their_order() {
     running.signal(libc::SIGINT);
     let ran = running.wait();
     assert_eq!((ran.code, at(&ran.json(), "verdict").as_str()), (130, Some("fail")));
-    // 5 before 1, where nobody listens
+    // 5 before 1, at a port where nothing listens
     let nobody = {
         let server = Server::start(good);
         server.url("/")
     };
     assert_eq!(bench(&[&[nobody.as_str()][..], &never].concat()).code, 5);
-    // 2 before 5: what was typed is looked at before the world is
+    // 2 before 5: the input is checked before the environment
     let ran = bench(&["http://192.0.2.1/", "--expect", "p99 <"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     let ran = bench(&["http://192.0.2.1/", "--stop-when", "nonsense > 1"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
 }
 
-/// It was stopped for 400 ms, and a turn is asked for each 100 ms at least.
+/// It was stopped for 400 ms, and a turn is due at least every 100 ms.
 fn check_stalls(json: &serde_json::Value) {
     assert!(doubts(json).contains(&"generator_stalled".to_owned()), "{json:#}");
     let still = |key: &str| f(json, &format!("generator.stalls.{key}")).unwrap();
@@ -320,7 +321,7 @@ fn check_stalls(json: &serde_json::Value) {
     assert!(began >= 0.0 && began + longest <= f(json, "elapsed_s").unwrap() + 0.1, "{json:#}");
 }
 
-/// Stopped from outside in the middle of a schedule: what it measured then is itself.
+/// Stopped from outside in the middle of a schedule: it then measured itself.
 #[expect(clippy::disallowed_methods, reason = "a generator stopped for a known time is what is tested")]
 fn a_generator_that_stalled_is_invalid() {
     let _alone = alone();
@@ -338,7 +339,7 @@ fn a_generator_that_stalled_is_invalid() {
         let json = ran.json();
         check_identities(&json);
         assert_eq!(server.settled().requests, n(&json, "requests.started"));
-        // told as it went on, and not only at the end
+        // reported while it ran, and not only at the end
         let reported =
             ran.stderr.lines().filter(|l| l.contains("doubt generator_stalled: loadlab stalled for "));
         assert!(reported.count() >= 1, "{}", ran.stderr);
@@ -355,7 +356,7 @@ fn a_generator_that_stalled_is_invalid() {
     let (code, json) = stand_still(&["-c", "4"]);
     assert_eq!((code, doubts(&json).contains(&"late".to_owned())), (1, false), "{json:#}");
     check_stalls(&json);
-    // A server that is slow, or never answers, is no fault of the generator.
+    // A server that is slow, or never answers, is not the generator's fault.
     let server = Server::start(always(vec![Step::Hang]));
     let (json, code) = measured(&[&server.url("/"), "-r", "100/s", "-d", "1s", "--timeout", "300ms"]);
     check_blame(&json, code);

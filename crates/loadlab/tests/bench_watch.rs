@@ -1,4 +1,4 @@
-//! Without a plan: who answers is found, watched as a component, and named if it holds the load back.
+//! Without a plan: the process that answers is found, watched as a component, and named if it holds the load back.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use crate::common::alone::alone;
 use crate::common::{LOADLAB, bench, check_identities, ports, skip};
 use crate::run_support::{Lab, component, eventually, plan, server};
 
-/// A server of its own, as somebody else would have started it.
+/// A separate server, as if another user had started it.
 struct Tier {
     child: Child,
     address: SocketAddr,
@@ -72,7 +72,7 @@ fn who_answers_is_found_and_whom_it_asks() {
         "{bottleneck:#}\n{:#}",
         json["pairs"]
     );
-    // The same as text, and of a server that nobody may look at nothing.
+    // The same as text, and nothing about a server that may not be inspected.
     let text = bench(&[&url, "-c", "20", "-d", "4s"]).stdout;
     let (_, answer) = text.split_once("First bottleneck\n").expect("an answer");
     assert!(answer.lines().next().is_some_and(|line| line.contains(second)), "{text}");
@@ -112,7 +112,7 @@ fn a_process_may_be_named_and_must_be_there() {
     let ran = bench(&[&store.url(), "-n", "1", "--watch-pid", "4000000000"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--watch-pid 4000000000: no such process\nhint: "), "{}", ran.stderr);
-    // Nobody is looked for, and who was named is said all the same.
+    // Nothing is searched for, but a named process is still reported.
     let lab = Lab::new();
     let out = lab.run_name();
     let level =
@@ -128,14 +128,14 @@ fn a_process_may_be_named_and_must_be_there() {
     };
     assert!(notes.iter().any(is_told), "{notes:#?}");
     assert_eq!(names(&lab.record().summary("users-2", 1)).len(), 1);
-    // A plan says itself what is watched.
+    // A plan itself defines what is watched.
     let lab = Lab::new();
     lab.file("plan.yaml", &plan(&[component("web", "", &[])], ""));
     let ran = lab.loadlab(&["find", "plan.yaml", "--expect", "p50 < 1s", "--no-watch"]);
     ran.expect(2, &["`--watch-pid` and `--no-watch` are for URLs", "hint: add an `external` component"]);
 }
 
-/// A server in a network of its own, joined to this one by a link, as containers are.
+/// A server in a separate network, joined to this one by a link, like a container.
 #[test]
 fn who_is_asked_in_another_network_is_found() {
     let _alone = alone();
@@ -148,7 +148,7 @@ fn who_is_asked_in_another_network_is_found() {
     store.env("LAB_SERVER", ways).stdin(Stdio::null()).stdout(Stdio::null());
     let child = store.spawn().expect("unshare is there (util-linux)");
     let pid = child.id();
-    // An address for documents, which nobody has; two checkouts may do this at the same time.
+    // An address for documentation, which no one uses; two checkouts may do this at the same time.
     let (link, net) = (format!("vlab{pid}"), 4 * (std::process::id() % 64));
     let (here, there) = (format!("203.0.113.{}", net + 1), format!("203.0.113.{}", net + 2));
     let store = Tier { child, address: format!("{there}:8080").parse().unwrap() };
@@ -179,7 +179,7 @@ fn who_is_asked_in_another_network_is_found() {
     );
 }
 
-/// Without the right to look into other users' processes it is said who was not seen, and the load goes on.
+/// Without the right to inspect other users' processes it is reported what was not seen, and the load continues.
 #[test]
 fn another_users_server_is_not_seen_and_that_is_said() {
     let program = "$|=1; $s=IO::Socket::INET->new(LocalAddr=>'127.0.0.1',Listen=>9) or die; print $s->sockport,\"\\n\"; \
@@ -193,7 +193,7 @@ fn another_users_server_is_not_seen_and_that_is_said() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let tier = Tier { child, address: SocketAddr::from(([127, 0, 0, 1], line.trim().parse().unwrap())) };
-    // Root without that right: a bound on what the program may get.
+    // Root without that right: restricts what the program may gain.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-sys_ptrace", LOADLAB, "bench", &tier.url(), "-c", "1", "-n", "20"]);
     let output = command.arg("--json").output().expect("setpriv is installed");

@@ -16,7 +16,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// A plan in a file, with so many users.
+/// A plan in a file, with this load.
 fn plan(dir: &tempfile::TempDir, load: &str) -> String {
     let path = dir.path().join("plan.yaml");
     let text = format!(
@@ -45,20 +45,20 @@ fn a_plan_that_fits_and_one_that_cannot() {
     assert!(stdout(&fits).contains("good – 1 case(s), 1 trial(s)"), "{}", stdout(&fits));
     assert!(stdout(&fits).contains("0 blocker(s)"), "{}", stdout(&fits));
 
-    // On IPv4's loopback there are addresses enough, and they are taken unasked.
+    // IPv4's loopback has enough addresses, and they are used automatically.
     let path = plan(&dir, "users: 1_000_000");
     let text = stdout(&check(&[&path, "--preflight"]));
     let sources = text.lines().find(|l| l.contains("source ports")).unwrap_or_default();
     assert!(sources.starts_with("ok ") && sources.contains(" sources"), "{text}");
 
-    // IPv6 has one, and no machine so many ports.
+    // IPv6 has one, and no machine that many ports.
     let many = std::fs::read_to_string(&path).expect("the plan").replace("127.0.0.1:9", "[::1]:9");
     std::fs::write(&path, many).expect("the plan is written");
     let cannot = check(&[&path, "--preflight"]);
     let text = stdout(&cannot);
     assert_eq!(cannot.status.code(), Some(5), "{text}{}", stderr(&cannot));
     assert!(text.contains("blocker  source ports"), "{text}");
-    // Unasked, the machine is no matter.
+    // Unless requested, the machine does not matter.
     assert_eq!(check(&[&path]).status.code(), Some(0));
 }
 
@@ -70,7 +70,7 @@ fn a_limit_on_open_files_is_seen() {
     let line = format!("ulimit -n 256 && exec '{exe}' check '{path}' --preflight");
     let output = Command::new("sh").args(["-c", &line]).env("NO_COLOR", "1").output().expect("a shell");
     let text = stdout(&output);
-    // Where io_uring is allowed its sockets take none, but a server's here would; else it is a blocker.
+    // Where io_uring is allowed its sockets take none, but a server's here would; otherwise it is a blocker.
     let expect = if text.contains("io_uring              allowed") { Some(0) } else { Some(5) };
     assert_eq!(output.status.code(), expect, "{text}");
     assert!(text.contains("256 allowed"), "{text}");
@@ -90,7 +90,7 @@ fn usage() {
     assert!(!stdout(&wrong).contains("blocker"), "{}", stdout(&wrong));
 }
 
-/// A schedule says how many requests there will be, and so which percentile they leave open.
+/// A schedule determines how many requests there will be, and so which percentile they leave open.
 #[test]
 fn what_a_plan_cannot_decide_is_said_beforehand() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -106,7 +106,7 @@ fn what_a_plan_cannot_decide_is_said_beforehand() {
     let mut dry = Command::new(env!("CARGO_BIN_EXE_loadlab"));
     let dry = dry.args(["run", &path, "--dry-run"]).output().expect("loadlab starts");
     assert!(stdout(&dry).contains(&format!("note: {said}")), "{}", stdout(&dry));
-    // Long enough, nothing is said.
+    // Long enough: nothing is reported.
     let output = check(&[&path, "--set", "load.duration=4s"]);
     assert!(!stderr(&output).contains("requests are due"), "{}", stderr(&output));
 }

@@ -89,7 +89,7 @@ fn a_real_difference_is_found_within_a_run_and_between_runs() {
     let forth = of(&[], 1);
     assert_eq!(forth["comparisons"][0]["method"], "paired_t");
     assert_eq!((verdict(&forth, "p50").as_str(), verdict(&forth, "goodput").as_str()), ("worse", "worse"));
-    // the other way round it is better, whichever exit code that asks for
+    // the other way round it is better, whatever exit code results
     let back = lab.loadlab(&["compare", &run, "slow", "fast", "--format", "json"]);
     back.expect(0, &[]);
     let back: Value = serde_json::from_str(&back.out).expect("a document");
@@ -98,7 +98,7 @@ fn a_real_difference_is_found_within_a_run_and_between_runs() {
     let itself = of(&[&run], 0);
     assert_eq!(itself["comparisons"][0]["method"], "welch_t");
     assert!(["same", "cannot_tell"].contains(&verdict(&itself, "p50").as_str()), "{itself:#}");
-    // and the run's own report says it too
+    // and the run's own report contains it too
     let text = lab.record().report("md");
     assert!(text.contains("### Differences") && text.contains("**slow against fast**"), "{text}");
 }

@@ -45,7 +45,7 @@ fn the_users_a_plan_takes_are_found() {
     assert!((8..=16).contains(&level), "{json:#}");
     let path = json["search"]["path"].as_array().expect("a path");
     assert!(path.len() <= 15 && path[0]["level"] == 8, "{json:#}");
-    // the system was brought up once, and the record is one that can be reported
+    // the system was brought up once, and the record can be reported
     let ups = path.iter().map(|step| {
         let case = format!("users-{}", step["level"]);
         lab.record().events(&case, step["trial"].as_u64().expect("a number") as u32, "up").len()
@@ -57,8 +57,8 @@ fn the_users_a_plan_takes_are_found() {
     assert_eq!(manifest["search"]["level"], level);
 }
 
-/// Users keep their connections from level to level, whatever is spoken over them, and make new ones where a level is
-/// confirmed: each time so many as the highest level has.
+/// Users keep their connections from level to level, in any protocol, and open new ones when a level is confirmed:
+/// each time as many as the highest level has.
 #[test]
 fn connections_are_kept_from_level_to_level() {
     let nginx = Nginx::start();
@@ -125,7 +125,7 @@ fn what_no_level_meets_is_said() {
     assert_eq!((code, &json["answer"]["found"]), (Some(1), &Value::from("less_than")), "{json:#}\n{err}");
 }
 
-/// Of few requests none is an upper end of p99.99, so it may be as large as anything, however long they took.
+/// With few requests none is an upper end of p99.99, so it may be arbitrarily large, however long they took.
 #[test]
 fn what_too_few_requests_leave_open_is_not_missed() {
     let lab = Lab::new();
@@ -150,7 +150,7 @@ fn what_too_few_requests_leave_open_is_not_missed() {
 
 #[test]
 fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
-    // two at a time, 10 ms each: 200/s, and a little less with what threads cost
+    // two at a time, 10 ms each: 200/s, and a little less because of the threads
     let mut server = run_support::Served::start("\"at_once\": 2, \"slow_ms\": 10");
     let url = server.url("/");
     let args = [
@@ -167,7 +167,7 @@ fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
     let search = || answer(&Lab::new(), &args);
     let (mut json, mut code, mut err) = search();
     for _ in 0..2 {
-        // A machine that was too busy to send requests on time is given two more chances.
+        // A machine that was too busy to send requests on time gets two more chances.
         if code == Some(4) {
             (json, code, err) = search();
         }

@@ -1,4 +1,5 @@
-//! What a new user does first: writes a plan with `init` and runs it, tries the demo service, and looks at the last run.
+//! A new user's first steps: writes a plan with `init` and runs it, tries the demo service, and looks at the last
+//! run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -89,7 +90,7 @@ fn a_plan_from_a_compose_file_is_good() {
     let shown = lab.loadlab(&["run", "plan.yaml", "--dry-run"]);
     shown.expect(0, &[]);
     assert!(shown.out.contains("web") && shown.out.contains("db"), "{}", shown.out);
-    // From another folder the file is named in full.
+    // From another folder the file is written with its path.
     std::fs::create_dir(lab.path().join("loads")).unwrap();
     lab.loadlab(&["init", "compose.yaml", "-o", "loads/plan.yaml"]).expect(0, &[]);
     let full = lab.path().join("compose.yaml");
@@ -221,7 +222,7 @@ fn flags_of_other_tools_are_explained_on_the_way_in() {
     assert_eq!(ran.out, "");
     lab.loadlab(&["run", "plan.yaml", "--vus", "5"]).expect(2, &["`--set load.users=50`"]);
     lab.loadlab(&["bench", "http://127.0.0.1:1/", "-d", "5"]).expect(2, &["5 seconds are `5s`"]);
-    // Help is short, and complete where that is asked for.
+    // Help is short by default, and complete on request.
     let short = lab.loadlab(&["bench", "-h"]);
     let long = lab.loadlab(&["bench", "--help"]);
     assert!(short.out.lines().count() <= 35 && long.out.contains("--no-resumption"), "{}", short.out);

@@ -1,5 +1,5 @@
-//! What others say – servers, components, plans and records from elsewhere, arguments – reaches people as text: nothing
-//! steers their terminal, and nothing ends in a panic.
+//! Text from elsewhere – servers, components, other people's plans and records, arguments – reaches people as text:
+//! nothing controls their terminal, and nothing ends in a panic.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +33,7 @@ fn describe(dir: &Path, args: &[&str]) -> Ran {
     loadlab(dir, &args.iter().map(OsStr::new).collect::<Vec<_>>())
 }
 
-/// What is left when loadlab's own colours are taken out: weight, underline and letters.
+/// What remains without loadlab's own colours: weight, underline and letters.
 fn without_colours(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let mut out = pieces.next().unwrap_or_default().to_owned();
@@ -61,7 +61,7 @@ fn check_harmless(what: &str, ran: &Ran) {
     }
 }
 
-/// Answers with what nobody should print.
+/// Answers with text that must never be printed raw.
 fn evil(request: &Request) -> Vec<Step> {
     let status = if request.target.contains("bad") { "500 Broken" } else { "200 OK" };
     vec![send(
@@ -92,7 +92,7 @@ fn what_a_server_says_steers_no_terminal() {
     );
 }
 
-/// A text as YAML has it, where not every character may stand as it is.
+/// A text in YAML, where not every character is allowed unescaped.
 fn quoted(text: &str) -> String {
     let escaped = |c: char| match c {
         ' '..='~' if !matches!(c, '"' | '\\') => c.to_string(),
@@ -128,7 +128,7 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
     let ran = describe(dir.path(), &["run", "plan.yaml", "--plain", "--out", "loadlab-runs/one"]);
     assert_eq!(ran.code, 1, "{}\n{}", ran.stdout, ran.stderr);
     check_harmless("run", &ran);
-    // As if it came from elsewhere.
+    // As if it came from another machine.
     let manifest = dir.path().join("loadlab-runs/one/manifest.json");
     let mut record: serde_json::Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
     for key in ["name", "loadlab", "plan_path", "plan_text", "started"] {
@@ -155,7 +155,7 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
         assert!(ran.code < 2, "{args:?}: {}", ran.stderr);
         check_harmless(&args.join(" "), &ran);
     }
-    // A component that says its last words, and mistakes that are shown with their lines.
+    // A component with last words, and errors that are shown with their lines.
     let dying = plan(&server.url("/")).replace("sleep 1000", "exit 3");
     let dying = dying.replace("requests: 5", "duration: 20s, think: 10ms");
     std::fs::write(dir.path().join("dying.yaml"), dying).unwrap();

@@ -1,5 +1,5 @@
-//! Components that are no processes of ours, end to end on a real engine: containers, Compose files, things that
-//! run already. However a run ends, nothing of it stays.
+//! Components that are not our own processes, end to end on a real engine: containers, Compose files, things that are
+//! already running. However a run ends, nothing of it stays.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::run_support::engine::{Engine, context};
 use crate::run_support::{LOADLAB, Lab, eventually};
 
-/// A web server in a container that says `hello`, and what else it is.
+/// A web server in a container that answers `hello`, with further settings.
 fn web(more: &str) -> String {
     let ready = match more.contains("ready:") {
         true => "",
@@ -34,7 +34,7 @@ const LOAD: &str =
 const LONG: &str =
     "load: { users: 1, duration: 10m, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n";
 
-/// The Compose file of the tests: a web server that waits for another service, one that only prepares something.
+/// The Compose file of the tests: a web server that waits for another service, and one that only prepares something.
 const COMPOSE: &str = r#"version: "3.8"
 services:
   web:
@@ -108,7 +108,7 @@ fn what_is_wrong_with_a_container_is_reported() {
         &["component `web` was not ready within 1.00 s: its health check", "serving"],
     );
     run(
-        // Without `ready` it would be up as soon as it runs, which it may do when it is looked at.
+        // Without `ready` it would be up as soon as it runs, which it may do when it is checked.
         "    web: { container: { build: image, command: \"echo no; exit 7\" }, ready: { tcp: \"${address}:8080\" } }\n",
         &["component `web` ended before it was ready: exit status 7", "  | no"],
     );
@@ -128,7 +128,8 @@ fn what_is_wrong_with_a_container_is_reported() {
 fn a_kill_for_memory_is_reported() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
-    // The shell holds what it reads; `/dev/zero` has no end. It begins once the load has: a death before that is another.
+    // The shell buffers what it reads; `/dev/zero` has no end. It begins once the load has: an earlier death is
+    // another case.
     let line = "echo hello > /index.html; httpd -p 8080 -h /; until test -e /flag/go; do sleep 0.1; done; \
                 x=$(cat /dev/zero | tr '\\\\0' x)";
     let web = format!(
@@ -170,14 +171,14 @@ fn a_compose_file_is_a_system() {
     let log = std::fs::read_to_string(record.trial("default", 1).join("logs/web.out")).unwrap();
     assert_eq!(log, "serving\n");
     assert_eq!(engine.left_behind(), Vec::<String>::new());
-    // Mistakes in it are Compose's to tell.
+    // Compose reports errors in it.
     lab.file("docker-compose.yml", "services: { web: { imago: x } }\n");
     std::fs::remove_dir_all(lab.record().dir).unwrap();
     lab.run(&compose(&engine, LOAD), &[]).expect(3, &["compose", "imago"]);
 }
 
-/// A container and a service are started again in the middle of a load: the same container, with the limits that it had,
-/// and other limits than at first. What cannot be done says so.
+/// A container and a service are started again in the middle of a load: the same container, with its current limits
+/// rather than its initial ones. What cannot be done is reported.
 #[test]
 fn containers_start_again() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -224,8 +225,8 @@ fn containers_start_again() {
     }
 }
 
-/// A container and a service are killed, and come back or do not: nobody takes that for a death, and the next trial has what
-/// it needs.
+/// A container and a service are killed, and come back or do not: that does not count as a death, and the next trial
+/// has what it needs.
 #[test]
 fn containers_are_killed_and_come_back() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -257,11 +258,12 @@ fn containers_are_killed_and_come_back() {
             let ticks = record.lines(case, trial, "ticks.jsonl");
             let ok =
                 |tick: Option<&serde_json::Value>| tick.expect("seconds of load")["ok"].as_u64() > Some(0);
-            // Whatever became of it in the trial before, it is there when this one begins.
+            // Whatever happened to it in the trial before, it is present when this one begins.
             assert_eq!((ok(ticks.first()), ok(ticks.last())), (true, answers), "{at}: {ticks:?}");
         }
-        // The second round has the cases in the other order. What lives on is started for the first trial and wherever the one
-        // before has killed it for good (both of the second round), and comes back in two; a service is new in each of four.
+        // The second round has the cases in the other order. What lives on is started for the first trial and
+        // wherever the one before has killed it without restarting it (both of the second round), and comes back in
+        // two; a service is new in each of four.
         let ups = |trial| {
             let of_web = |case| {
                 record.events(case, trial, "up").into_iter().filter(|e| e["component"] == "web").count()
@@ -273,7 +275,7 @@ fn containers_are_killed_and_come_back() {
     }
 }
 
-/// One that an event could not start again is taken down all the same, and the next trial has a new one.
+/// One that an event could not start again is still taken down, and the next trial has a new one.
 #[test]
 fn a_container_that_does_not_start_again() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -325,8 +327,8 @@ fn ended_in_the_middle_nothing_stays() {
     }
 }
 
-/// With the guardian killed too, containers run on until `loadlab clean`. It has a `/run` of its own, so that no
-/// other run of this machine is concerned.
+/// With the guardian killed too, containers run on until `loadlab clean`. It has its own `/run`, so that no other run
+/// of this machine is affected.
 #[test]
 fn clean_removes_containers() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -359,8 +361,8 @@ fn clean_removes_containers() {
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
 
-/// An engine may make what it was asked for long after loadlab and its guardian are gone, when no state file is left: it is
-/// found by its label. Whatever is of a run that lives, or of nobody who can be known, is left alone.
+/// An engine may finish a request long after loadlab and its guardian are gone, when no state file is left: the
+/// result is found by its label. Anything of a live run, or whose owner cannot be known, is left alone.
 #[test]
 fn clean_finds_what_no_state_file_knows_of() {
     let (engine, lab) = (Engine::start(), Lab::new());
@@ -384,7 +386,7 @@ fn clean_finds_what_no_state_file_knows_of() {
         engine.docker(&["network", "create", "--label", label, &format!("n{i}")]);
         engine.docker(&["volume", "create", "--label", label, &format!("v{i}")]);
     }
-    // A `/run` of its own, so that no other run of this machine is concerned.
+    // A separate `/run`, so that no other run of this machine is affected.
     let script = "mount -t tmpfs none /run || exit 99; \"$LOADLAB\" clean --dry-run > dry; \"$LOADLAB\" clean > cleaned; \"$LOADLAB\" clean > again";
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).current_dir(lab.path());

@@ -1,8 +1,8 @@
-//! `kill -9` of loadlab in every phase of a run with containers, with a Compose file, and with processes in networks of their
-//! own; of its guardian as well, every other time. After `loadlab clean` there is no process, control group, namespace, network
-//! device, container, network or volume of it.
+//! `kill -9` of loadlab in every phase of a run with containers, with a Compose file, and with processes in their own
+//! networks; of its guardian as well, every other time. After `loadlab clean` none of its processes, control groups,
+//! namespaces, network devices, containers, networks or volumes is left.
 //!
-//! Each run has a `/run` of its own, so that `clean` concerns no other run of this machine.
+//! Each run has its own `/run`, so that `clean` affects no other run of this machine.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::run_support;
 use crate::run_support::engine::{Engine, context};
 use crate::run_support::{LOADLAB, Lab, eventually};
 
-/// Where a run stands when it is killed.
+/// The phase in which a run is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// It has begun to write down what it makes, and made little of it.
+    /// It has started to record what it makes, and made little of it.
     BeforeUp,
     Building,
     Starting,
@@ -34,7 +34,7 @@ const PHASES: [Phase; 7] = [
     Phase::GoingDown,
 ];
 
-/// What a run is of.
+/// The kind of components.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Containers,
@@ -42,7 +42,7 @@ enum Kind {
     Namespaces,
 }
 
-/// Where a phase lasts: what is added to the plan, and how a shell knows that it has come.
+/// Makes a phase last: what is added to the plan, and how a shell detects that it has come.
 struct Stay {
     system: &'static str,
     rest: &'static str,
@@ -68,12 +68,12 @@ impl Phase {
         }
     }
 
-    /// A load that has an end, where there is something behind it.
+    /// A load that ends, if something follows it.
     fn load(self) -> &'static str {
         if matches!(self, Phase::Draining | Phase::GoingDown) { "1100ms" } else { "10m" }
     }
 
-    /// Where it is not to come further, the component never gets ready.
+    /// If it must not get further, the component never becomes ready.
     fn port(self) -> u16 {
         if self == Phase::Starting { 9 } else { 8080 }
     }
@@ -103,7 +103,7 @@ impl Kind {
                 )
             }
             Kind::Namespaces => {
-                // Its first process ignores the signal, its relay is a process as well.
+                // Its first process ignores the signal; its relay is a process as well.
                 let web = "\"everywhere\": true";
                 let build =
                     if phase == Phase::Building { &format!("build: {hang}") } else { "limits: { pids: 40 }" };
@@ -137,7 +137,7 @@ services:
 volumes: { data: {} }
 "#;
 
-/// Runs the plan up to its phase, writes down what it has made, kills it, and cleans.
+/// Runs the plan up to its phase, records what it has made, kills it, and cleans.
 const SCRIPT: &str = r#"
     mount -t tmpfs none /run || exit 99
     TRIAL="$NAME/cases/default/1"
@@ -188,7 +188,7 @@ fn groups_of(ids: &[String]) -> Vec<PathBuf> {
     found
 }
 
-/// Whatever there was when it was killed is gone.
+/// Everything that existed when it was killed is gone.
 fn nothing_stays(lab: &Lab, engine: Option<&Engine>, what: &str) {
     let own = std::fs::read_link("/proc/self/ns/net").expect("a namespace");
     let made: Vec<PathBuf> = lab.lines("namespaces").into_iter().map(PathBuf::from).collect();
@@ -205,7 +205,7 @@ fn nothing_stays(lab: &Lab, engine: Option<&Engine>, what: &str) {
         left.extend(groups_of(&containers).into_iter().map(|dir| dir.display().to_string()));
         left
     };
-    // The kernel takes namespaces and their devices away by itself, some time after the last process.
+    // The kernel removes namespaces and their devices on its own, some time after the last process.
     let mut last = Vec::new();
     eventually(&format!("the end of all of it ({what})"), || {
         last = left();
@@ -240,7 +240,7 @@ fn killed(kind: Kind, phase: Phase, how: &str, engine: Option<&Engine>) {
     nothing_stays(&lab, engine, &what);
 }
 
-/// Every phase, and each way to kill in turn: both ways come to every phase of one kind or the other.
+/// Every phase, alternating between the ways to kill: each phase sees both ways, for one kind or the other.
 fn killed_in_every_phase(kind: Kind, engine: Option<&Engine>) {
     let ways = match kind {
         Kind::Compose => ["loadlab", "both"],

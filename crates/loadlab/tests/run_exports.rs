@@ -1,4 +1,4 @@
-//! What a run leaves for other programs and for later: JUnit XML, metrics while it goes on, the list of runs.
+//! What a run provides to other programs and for later: JUnit XML, metrics during the run, the list of runs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -72,7 +72,7 @@ fn metrics_while_it_goes_on() {
         let value = line.rsplit(' ').next().unwrap();
         assert!(line.starts_with("loadlab_") && value.parse::<f64>().is_ok(), "{line}");
     }
-    // Pages of others get nothing, not by another name for this machine either.
+    // Pages of other sites get nothing, not even by another name for this machine.
     for (head, status) in [
         ("GET /metrics HTTP/1.1\r\nHost: evil.example", "403"),
         ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example", "403"),
@@ -110,7 +110,7 @@ fn runs_are_listed_shown_and_followed() {
         let out = format!("loadlab-runs/{name}-{number}");
         let ran = lab.loadlab(&["run", "plan.yaml", "--out", &out, "--quiet"]);
         assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
-        // What is no run is none of its business.
+        // A folder that is not a run is ignored.
         std::fs::create_dir(lab.path().join(format!("loadlab-runs/other-{number}"))).unwrap();
     }
     let list = lab.loadlab(&["list"]);
@@ -158,10 +158,10 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     let nothing = "`test` has no baseline in loadlab-runs";
     lab.loadlab(&["compare", &first, "--baseline"]).expect(2, &[nothing, "hint: `loadlab baseline RUN`"]);
     lab.loadlab(&["baseline", &first]).expect(0, &[]);
-    // so much slower that no busy machine hides it
+    // so much slower that it shows even on a busy machine
     run(2, 150);
     assert_eq!(lab.loadlab(&["baseline"]).out, format!("test: {first}\n"));
-    // `last` is the newest, and slower; the plan is another one, which is said
+    // `last` is the newest, and slower; the plan is another one, which is reported
     let compared = lab.loadlab(&["compare", "last", "--baseline", "--fail-on-worse"]);
     compared.expect(1, &["the plan has changed since the baseline"]);
     assert!(
@@ -185,7 +185,7 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     assert_eq!(goodput["verdict"], "better", "{}", back.out);
     lab.loadlab(&["compare", &first, "--baseline"]).expect(2, &["is the baseline itself"]);
     lab.loadlab(&["compare", "last", "default", "--baseline"]).expect(2, &["`default` is not a run"]);
-    // lists and trends know it, however old it is
+    // lists and trends include it, however old it is
     let json: Value = serde_json::from_str(&lab.loadlab(&["list", "--json"]).out).unwrap();
     assert_eq!((&json[0]["baseline"], &json[1]["baseline"]), (&false.into(), &true.into()));
     let trend = lab.loadlab(&[
@@ -209,7 +209,7 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     assert_eq!(lab.loadlab(&["baseline"]).out, "no baseline in loadlab-runs\n");
 }
 
-/// Each trial is told to its end, however short it is, with what its components used.
+/// Each trial is reported to its end, however short it is, with what its components used.
 #[test]
 fn a_collector_hears_of_every_trial() {
     let bodies = std::sync::Arc::new(std::sync::Mutex::new(Vec::<Value>::new()));

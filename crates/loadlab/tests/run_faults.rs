@@ -1,12 +1,12 @@
-//! `loadlab run` when something fails: what is said, which code it exits with, what goes on nevertheless, and
-//! that nothing is left behind (every [`Lab::run`] looks).
+//! `loadlab run` when something fails: its messages, its exit code, what continues nevertheless, and that nothing is
+//! left behind (checked by every [`Lab::run`]).
 
 use std::net::TcpListener;
 
 use crate::run_support;
 use crate::run_support::{LOAD, LONG, Lab, component, plan};
 
-/// A plan with the case `bad` between two good ones: `${case.broken}` is true in it.
+/// A plan with the case `bad` between two good ones: only there `${case.broken}` is true.
 fn three_cases(components: &[String], rest: &str) -> String {
     let matrix =
         "matrix: [{ name: one, broken: false }, { name: bad, broken: true }, { name: two, broken: false }]\n";
@@ -26,7 +26,7 @@ fn a_build_that_fails_starts_nothing() {
     assert_eq!(record.manifest()["how"], "broken");
     let exits: Vec<_> = record.events("default", 1, "command").iter().map(|e| e["exit"].clone()).collect();
     assert_eq!(exits, [0, 3]);
-    // A report made later says why there is nothing in it.
+    // A later report shows why it is empty.
     let report = record.report("md");
     assert!(report.contains("the compiler says no"), "{report}");
 }
@@ -34,7 +34,8 @@ fn a_build_that_fails_starts_nothing() {
 #[test]
 fn a_program_that_is_not_there() {
     let lab = Lab::new();
-    // By its path: a build might have made it. What has no path is looked for on PATH before anything is built.
+    // By its path: a build might have made it. A program without a path is looked up on PATH before anything is
+    // built.
     let web = "    web: { run: [./no-such-program, --x], port: auto }\n".to_owned();
     let ran = lab.run(&plan(&[web], ""), &[]);
     ran.expect(3, &["component `web`: cannot start `./no-such-program --x`", "no such program", "hint:"]);
@@ -52,7 +53,7 @@ fn a_port_that_is_taken_names_its_owner() {
     assert!(lab.record().report("md").contains(&owner));
 }
 
-/// As before a run: what a list of URLs holds is looked at before a search makes or starts anything.
+/// As before a run: the contents of a list of URLs are checked before a search makes or starts anything.
 #[test]
 fn a_search_goes_nowhere_it_may_not() {
     let lab = Lab::new();
@@ -69,7 +70,7 @@ fn a_search_goes_nowhere_it_may_not() {
     assert!(lab.left_behind().is_empty() && lab.read("after").is_empty());
 }
 
-/// Another program would be taken for the component, though the plan says of no port that it is the component's.
+/// Another program would be mistaken for the component, though the plan declares no port as the component's.
 #[test]
 fn a_stranger_where_readiness_is_asked() {
     let lab = Lab::new();
@@ -151,7 +152,7 @@ fn a_component_that_dies_in_the_middle() {
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
-/// Stopped in the middle of a load, and let go on: every form of the report says so.
+/// Stopped in the middle of a load, and continued: every format of the report mentions it.
 #[test]
 fn loadlab_is_stopped_under_load() {
     let lab = Lab::new();
@@ -174,7 +175,7 @@ fn loadlab_is_stopped_under_load() {
     }
 }
 
-/// The server itself dies under load: what it answered is counted, what it did not is no mystery.
+/// The server itself dies under load: what it answered is counted, and what it did not is accounted for.
 #[test]
 fn the_server_dies_under_load() {
     let lab = Lab::new();
@@ -202,8 +203,8 @@ fn a_component_killed_for_its_memory() {
     assert!(summary["components"]["web"]["died"].as_str().unwrap().starts_with("out of memory"), "{summary}");
 }
 
-/// What lives for the whole experiment and dies once a trial's load is over is that trial's failure; it is started
-/// and seeded again for the next one.
+/// If something that lives for the whole experiment dies after a trial's load is over, that is that trial's failure;
+/// it is started and seeded again for the next one.
 #[test]
 fn a_component_that_dies_between_trials() {
     let store = "    store: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 4\", lifetime: experiment }\n";
@@ -226,7 +227,7 @@ fn a_component_that_dies_between_trials() {
     }
 }
 
-/// Waiting for the work to be done ends at once when it cannot be done any more.
+/// Waiting for the work to be done ends at once when that has become impossible.
 #[test]
 fn a_component_that_dies_while_draining() {
     let lab = Lab::new();
@@ -244,7 +245,7 @@ fn a_component_that_dies_while_draining() {
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
-/// Where several codes apply, the one that says most wins: a case that did not come up over an expectation that
+/// If several codes apply, the most significant one wins: a case that did not come up over an expectation that
 /// failed.
 #[test]
 fn several_things_that_fail() {
@@ -255,7 +256,7 @@ fn several_things_that_fail() {
     ran.expect(3, &["FAIL: 40 ok"]);
 }
 
-/// Nothing to bring up: the target is there already, or it is not.
+/// Nothing to bring up: the target already exists, or it does not.
 #[test]
 fn a_plan_without_a_system() {
     let lab = Lab::new();
@@ -314,7 +315,7 @@ fn targets_elsewhere_are_refused_before_anything_runs() {
     assert!(!lab.path().join("built").exists() && !lab.record().dir.exists());
 }
 
-/// The same of a target that is only known once the system is up; its other trials change no code.
+/// The same for a target that is only known once the system is up; its other trials change no code.
 #[test]
 fn targets_elsewhere_behind_a_port_of_the_system() {
     let lab = Lab::new();
@@ -342,7 +343,7 @@ fn a_body_that_is_not_there() {
     ran.expect(2, &["step 1 of `load`: cannot read the body", "none.json", "hint:"]);
 }
 
-/// A probe of a component that answers nothing useful is noted, and the run goes on.
+/// A probe of a component that returns nothing useful is noted, and the run continues.
 #[test]
 fn a_probe_that_fails() {
     let lab = Lab::new();
@@ -364,7 +365,7 @@ fn folders_that_cannot_hold_a_record() {
     let lab = Lab::new();
     let plan = plan(&[component("web", "", &["build: touch built"])], "");
     std::fs::create_dir(lab.record().dir).unwrap();
-    // An empty one is as good as none.
+    // An empty one counts as missing.
     lab.run(&plan, &[]).expect(0, &[]);
     std::fs::remove_file(lab.path().join("built")).unwrap();
     lab.run(&plan, &[])

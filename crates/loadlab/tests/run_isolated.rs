@@ -1,12 +1,12 @@
-//! Runs in network namespaces of their own: a link's bytes, no clash of ports, nothing left whatever happens.
-//! They take root, as CI has it; without it the test of what is said then is the one that counts.
+//! Runs in their own network namespaces: a link's bytes, no clash of ports, nothing left whatever happens. They need
+//! root, as in CI; without it only the test of the error message is effective.
 
 use rustix::process::Signal;
 
 use crate::run_support;
 use crate::run_support::{Lab, eventually};
 
-/// A component that runs the test server on port 8080, which others may have as well.
+/// A component that runs the test server on port 8080, which others may use as well.
 fn server(name: &str, ready: &str) -> String {
     run_support::component(name, "\"everywhere\": true", &["port: 8080", ready])
 }
@@ -23,10 +23,10 @@ const LOAD: &str =
 const LONG: &str =
     "load:\n  users: 2\n  duration: 10m\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
 
-/// Of a packet: Ethernet, IPv4, TCP. TCP has options of so many bytes on top, at most.
+/// Per packet: Ethernet, IPv4, TCP. TCP has at most this many bytes of options on top.
 const HEADERS: u64 = 14 + 20 + 20;
 const TCP_OPTIONS: u64 = 40;
-/// What a link carries of itself: addresses asked for, neighbours, a readiness check.
+/// A link's own traffic: address resolution, neighbours, a readiness check.
 const QUIET: u64 = 20_000;
 
 /// Namespaces of the machine, as `lsns` would list them.
@@ -48,8 +48,8 @@ fn each_component_has_a_link_of_its_own() {
     let bytes = |name: &str, key: &str| last(name)[key].as_u64().unwrap_or_else(|| panic!("{name} {key}"));
     let summary = lab.record().summary("default", 1);
     assert_eq!(summary["requests"]["ok"], REQUESTS, "{summary}");
-    // Its requests came in and its answers went out, each in a packet of its own: that is known to the byte, but for
-    // options of TCP. More are packets without a message, and what the link and the readiness check need.
+    // Its requests came in and its answers went out, each in its own packet: known to the byte, except for TCP
+    // options. The rest is packets without a message, and what the link and the readiness check need.
     for (way, reported) in [("net_in_bytes", "sent"), ("net_out_bytes", "received")] {
         let messages = summary["bytes"][reported].as_u64().expect("bytes");
         let (on_link, least) = (bytes("web", way), messages + REQUESTS * HEADERS);

@@ -1,4 +1,4 @@
-//! `loadlab run` with journeys: what steps send is what a server gets.
+//! `loadlab run` with journeys: what steps send is what a server receives.
 
 use crate::common::server::{Request, Server, Step, response, send};
 use crate::run_support::{Lab, component, plan};
@@ -59,7 +59,7 @@ fn a_part_whose_file_is_not_there_is_named() {
     assert_eq!(server.counts().requests, 0);
 }
 
-/// What a report says of a target is where it was, with what changes from request to request as the plan has it.
+/// A report shows a target's resolved address, and the parts that change from request to request as in the plan.
 #[test]
 fn a_target_is_reported_with_what_was_known_of_it() {
     let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! `loadlab run` with journeys, against a shop that knows its customers and keeps books of its own.
+//! `loadlab run` with journeys, against a shop that knows its customers and keeps its own records.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,7 @@ fn shop(books: Arc<Mutex<Books>>) -> Server {
     })
 }
 
-/// A shop's customers, with everything that is between; `how` are further lines of the load.
+/// A shop's customers, with everything in between; `how` are further lines of the load.
 fn customers(at: &str, how: &str) -> String {
     format!(
         r#"loadlab: 1
@@ -117,7 +117,7 @@ fn people_and_items() -> Lab {
     lab
 }
 
-/// The whole way of a customer.
+/// The whole journey of a customer.
 #[test]
 fn customers_log_in_shop_and_log_out() {
     let books = Arc::new(Mutex::new(Books::default()));
@@ -148,7 +148,7 @@ fn customers_log_in_shop_and_log_out() {
     assert_eq!(server.counts().requests, 29);
 }
 
-/// A check that fails is reported with what was there instead.
+/// A failed check is reported with the actual value.
 #[test]
 fn failed_checks_show_what_was_there_instead() {
     let server = shop(Arc::default());
@@ -173,7 +173,7 @@ fn failed_checks_show_what_was_there_instead() {
     assert!(!server.counts().targets.contains_key("/never"), "the round was over");
 }
 
-/// Users arrive, make their journey, and leave.
+/// Users arrive, complete their journey, and leave.
 #[test]
 fn sessions_arrive_and_leave() {
     let books = Arc::new(Mutex::new(Books::default()));
@@ -196,7 +196,7 @@ fn sessions_arrive_and_leave() {
     assert!(lab.record().report("md").contains("users arriving at 20/s"));
 }
 
-/// Files of feeds are looked into before anything is brought up.
+/// Files of feeds are checked before anything is brought up.
 #[test]
 fn a_feed_without_the_column_is_a_mistake_of_the_plan() {
     let lab = Lab::new();
@@ -239,7 +239,7 @@ fn a_setup_that_fails_is_reported() {
     assert!(ran.err.contains("`setup` failed: GET /nothing: status 401"), "{}", ran.err);
 }
 
-/// The same customers through a server that speaks TLS and, where it may, HTTP/2; both know what came.
+/// The same customers through a server that speaks TLS and, if allowed, HTTP/2; both counts must match.
 #[test]
 fn customers_shop_over_http2_and_over_what_the_server_offers() {
     for (takes_http2, goodbye_after, how, spoken) in [
@@ -272,12 +272,12 @@ fn customers_shop_over_http2_and_over_what_the_server_offers() {
         match (spoken, goodbye_after) {
             ("http/2", 1000) => assert_eq!(opened, 1, "two users share it"),
             ("http/1.1", _) => assert_eq!(opened, 2),
-            // Each user has 14 requests, and nginx says goodbye on every fifth.
+            // Each user has 14 requests, and nginx sends a GOAWAY on every fifth.
             _ => assert!((6..=8).contains(&opened), "{opened}"),
         }
         assert_eq!(server.counts().requests, 29);
         let version = if spoken == "http/2" { "HTTP/2.0" } else { "HTTP/1.1" };
-        // Of `setup` and of the load; a handshake that only asks is no request.
+        // From `setup` and from the load; a handshake that only negotiates is not a request.
         assert_eq!(front.answered(version), 29, "{how}");
         let noted = record.lines("default", 1, "events.jsonl").iter().any(|e| {
             let text = e["text"].as_str().unwrap_or_default();
@@ -287,7 +287,7 @@ fn customers_shop_over_http2_and_over_what_the_server_offers() {
     }
 }
 
-/// What a capture takes as a number is reported, and can be expected.
+/// Numbers that are captured are reported, and can be expected.
 #[test]
 fn captured_numbers_are_statistics() {
     let server = shop(Arc::default());
@@ -314,7 +314,7 @@ fn captured_numbers_are_statistics() {
     assert!(ran.err.contains("did you mean `number.price.p50`?"), "{}", ran.err);
 }
 
-/// Whoever is asked what it speaks and cannot tell is named, and nothing is sent.
+/// A server whose protocol cannot be determined is named, and nothing is sent.
 #[test]
 fn what_a_server_speaks_has_to_be_learned() {
     let server = shop(Arc::default());
@@ -329,13 +329,13 @@ fn what_a_server_speaks_has_to_be_learned() {
     assert_eq!(ran.code, Some(5), "{ran:?}");
     assert!(ran.err.contains("`protocol` of `load`: cannot determine the server's protocol: 127.0.0.1:"));
     assert!(ran.err.contains("hint: set `protocol: http/1.1` or `http/2`"), "{}", ran.err);
-    // Without TLS there is nobody to ask: it is HTTP/1.1.
+    // Without TLS there is no negotiation: it is HTTP/1.1.
     let lab = Lab::new();
     lab.run(&plan("auto", &server.url("/x")), &[]).expect(0, &[]);
     assert_eq!(lab.record().summary("default", 1)["load"]["protocol"], "http/1.1");
 }
 
-/// Nothing was ever answered, since nobody trusts the server: exit code 5, with its reason, however quiet.
+/// Nothing was ever answered, since the server is not trusted: exit code 5, with its reason, even with --quiet.
 #[test]
 fn a_certificate_that_is_not_trusted_is_the_reason_that_is_given() {
     let server = shop(Arc::default());
@@ -353,7 +353,7 @@ fn a_certificate_that_is_not_trusted_is_the_reason_that_is_given() {
     assert_eq!(server.counts().requests, 0);
 }
 
-/// A server without the protocol that the plan insists on fails by that, in words of its own.
+/// A server without the protocol that the plan requires fails with that reason, in a separate message.
 #[test]
 fn a_server_without_the_protocol_asked_for_fails_as_tls() {
     let server = shop(Arc::default());

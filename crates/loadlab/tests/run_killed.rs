@@ -1,12 +1,12 @@
-//! A run that is ended from outside, in every phase: by Ctrl-C, by `kill -9` of loadlab, of its process group,
-//! and of its guardian too. Whatever was measured can be read, and nothing is left behind.
+//! A run that is ended from outside, in every phase: by Ctrl-C, by `kill -9` of loadlab, of its process group, and of
+//! its guardian too. Everything measured can be read, and nothing is left behind.
 
 use rustix::process::Signal;
 
 use crate::run_support;
 use crate::run_support::{LONG, Lab, Ran, Record, Running, component, eventually, plan};
 
-/// Where a run stands when it is ended.
+/// The phase in which a run is ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Building,
@@ -30,12 +30,12 @@ const PHASES: [Phase; 8] = [
     Phase::TakingDown,
 ];
 
-/// A component that says when it was asked to end, and does not.
+/// A component that reports when it was asked to end, but does not end.
 const STUBBORN: &str =
     "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { timeout: 1s } }\n";
 
 impl Phase {
-    /// A run that has come to this phase and stays in it.
+    /// A run that has reached this phase and stays in it.
     fn start(self, lab: &Lab) -> Running {
         let hang = "touch at; exec sleep 1000";
         let web = |more: &[&str]| component("web", "", more);
@@ -91,7 +91,7 @@ impl Phase {
     }
 }
 
-/// Requests answered, as the report's JSON has them.
+/// Requests answered, from the report's JSON.
 fn ok_of(record: &Record) -> u64 {
     let csv = record.report("json");
     let report: serde_json::Value = serde_json::from_str(&csv).expect("the report is JSON");
@@ -171,8 +171,8 @@ fn interrupted_in_every_phase() {
     }
 }
 
-/// The first one waits for a component that does not follow; the second one ends loadlab at once, and the
-/// guardian does the rest.
+/// The first one waits for a component that does not obey; the second one ends loadlab at once, and the guardian does
+/// the rest.
 #[test]
 fn interrupted_twice() {
     let lab = Lab::new();
@@ -189,7 +189,7 @@ fn interrupted_twice() {
     assert_eq!(lab.record().summary("default", 1)["ended"], "interrupted");
 }
 
-/// What an interrupted run did not come to is not run, and said so.
+/// Trials that an interrupted run did not reach are not run, and this is reported.
 #[test]
 fn trials_after_an_interruption() {
     let lab = Lab::new();
@@ -204,7 +204,7 @@ fn trials_after_an_interruption() {
     assert!(record.report("md").contains("never began"), "{}", record.report("md"));
 }
 
-/// Records of one name are made in two folders at the same moment: each has cgroups of its own.
+/// Records of one name are made in two folders at the same moment: each has its own cgroups.
 #[test]
 fn two_runs_of_one_name() {
     let (lab, other) = (Lab::new(), Lab::new());
@@ -217,7 +217,7 @@ fn two_runs_of_one_name() {
     let runs = [start(&lab), start(&other)];
     let ran = runs.map(|run| Ran::of(run.wait_with_output().unwrap()));
     assert_eq!(lab.left_behind(), Vec::<String>::new());
-    // Both are refused alike where the host gives no limits.
+    // Both are refused alike if the host provides no limits.
     if ran[0].code == ran[1].code && ran[0].lacks_limits() {
         return;
     }
@@ -226,7 +226,7 @@ fn two_runs_of_one_name() {
     }
 }
 
-/// Two runs at once share nothing: one is killed, the other goes on to its end.
+/// Two runs at once share nothing: one is killed, the other continues to its end.
 #[test]
 fn two_runs_at_once() {
     let (one, two) = (Lab::new(), Lab::new());
@@ -243,15 +243,15 @@ fn two_runs_at_once() {
     eventually("the guardian's work", || one.left_behind().is_empty().then_some(()));
 }
 
-/// With its guardian killed too, everything stays until `loadlab clean`, which spares what is alive. It has a
-/// `/run` of its own, so that no other run of this machine is concerned.
+/// With its guardian killed too, everything stays until `loadlab clean`, which spares what is alive. It has its own
+/// `/run`, so that no other run of this machine is affected.
 #[test]
 fn clean_removes_what_nobody_else_could() {
     if !rustix::process::geteuid().is_root() || !can_unshare() {
         return run_support::skip::skip("it takes root and a mount namespace");
     }
     let lab = Lab::new();
-    // The kernel ends a first process with loadlab; what that one started is left.
+    // The kernel ends a first process with loadlab; what that process started is left.
     let daemon = "    daemon: { run: \"sleep 1000 & wait\" }\n".to_owned();
     lab.file("plan.yaml", &plan(&[component("web", "", &[]), daemon], LONG));
     let name = lab.run_name();

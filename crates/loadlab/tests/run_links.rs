@@ -1,5 +1,5 @@
-//! Links with a delay, loss and a bound, by a relay and by the kernel: what the load sees, what the record says, and that
-//! nothing of it stays. Those with a link of their own take root.
+//! Links with a delay, loss and a bandwidth limit, by a relay and by the kernel: what the load sees, what the record
+//! shows, and that nothing of it stays. Tests with a separate link need root.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::run_support;
 use crate::run_support::{Lab, eventually};
 
-/// A load at a known place: `connection` says whether connections are kept.
+/// A load at a known address: `connection` sets whether connections are kept.
 fn load(at: &str, rest: &str) -> String {
     format!("load:\n  users: 2\n  timeout: 20s\n  journey: [{{ get: \"http://{at}/\" }}]\n{rest}")
 }
@@ -36,20 +36,20 @@ fn number(summary: &Value, pointer: &str) -> f64 {
     summary.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} in {summary:#}"))
 }
 
-/// Of both cases: near ones are quick, far ones take 40 ms more, and the relay's cost is its own.
+/// For both cases: near ones are quick, far ones take 40 ms more, and the relay's cost is shown separately.
 #[track_caller]
 fn far_takes_longer(lab: &Lab, kept: &str) {
     let (near, far) = (lab.record().summary("near", 1), lab.record().summary("far", 1));
     for summary in [&near, &far] {
         assert_eq!(number(summary, "/requests/failed"), 0.0, "{kept}: {summary:#}");
-        // It is there in both: what differs is the delay.
+        // It exists in both: only the delay differs.
         assert!(number(summary, "/components/web-relay/cpu_s") >= 0.0, "{kept}");
         assert!(number(summary, "/components/web-relay/memory_bytes/max") > 0.0, "{kept}");
     }
     assert!(number(&near, "/response_ms/min") < 40.0, "{kept}: {near:#}");
     let least = if kept == "true" { 40.0 } else { 80.0 };
     assert!(number(&far, "/response_ms/min") >= least, "{kept}: {far:#}");
-    // Whatever this machine is busy with.
+    // Even on a busy machine.
     assert!(number(&far, "/response_ms/p50") < 5_000.0, "{kept}: {far:#}");
     assert_eq!(far["components"]["web"]["limits"]["delay_ns"], 40_000_000, "{far:#}");
     assert!(near["components"]["web"]["limits"]["delay_ns"].is_null());
@@ -77,7 +77,7 @@ fn a_delay_on_a_link() {
         let web = web_apart_at(port, &["limits: { delay: \"${case.delay}\" }"]);
         lab.run(&run_support::plan(&[web], &load(at, &rest)), &[]).expect(0, &[]);
         far_takes_longer(&lab, kept);
-        // Its link's bytes are counted as ever, at least those of the answers.
+        // Its link's bytes are counted as usual, at least those of the answers.
         let far = lab.record().summary("far", 1);
         assert!(
             number(&far, "/components/web/net_bytes/out") > number(&far, "/requests/ok") * 66.0,
@@ -86,7 +86,7 @@ fn a_delay_on_a_link() {
     }
 }
 
-/// In the middle of a load; what is lost on a link is sent again by the kernel, and comes late on a port.
+/// In the middle of a load; what is lost on a link is retransmitted by the kernel, and delayed on a port.
 #[test]
 fn delay_and_loss_come_and_go() {
     let events = "events: [{ at: 1s, do: delay web 100ms }, { at: 1s, do: limit web jitter 20ms }, { at: 3s, do: delay web none }, \
@@ -125,11 +125,11 @@ fn a_link_is_narrow_from_the_start() {
     assert!(wide["components"]["web"]["limits"].is_null(), "{wide:#}");
     assert!(narrow["components"]["web-relay"].is_null(), "the kernel does it: {narrow:#}");
     let ok = |summary: &Value| number(summary, "/requests/ok");
-    // 40 kB, and what may go in one go, for answers of some hundred bytes with their heads.
+    // 40 kB, plus the burst, for answers of some hundred bytes with their heads.
     assert!(ok(&narrow) < 600.0 && ok(&narrow) > 0.0 && ok(&wide) > 2.0 * ok(&narrow), "{narrow:#}");
 }
 
-/// A relay that is killed takes its component off the network, and the trial says so.
+/// A relay that is killed takes its component off the network, and the trial reports it.
 #[test]
 fn a_relay_that_dies_spoils_the_trial() {
     let lab = Lab::new();
@@ -164,7 +164,7 @@ fn killed_in_the_middle_no_relay_stays() {
     }
 }
 
-/// Where a relay would be gone past, or there is none to be had, the plan is refused.
+/// If a relay would be bypassed, or none is available, the plan is refused.
 #[test]
 fn limits_on_links_that_cannot_be() {
     for (component, rest, says) in [

@@ -1,4 +1,4 @@
-//! What is lost, where more than one trial asks: no two of them may use the same ids.
+//! Losses when more than one trial queries them: no two of them may use the same ids.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ fn a_trial_that_is_made_again_has_ids_of_its_own() {
     let load = "load:\n  users: 1\n  duration: 1s\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
     let loss = "durability: { http: \"http://127.0.0.1:${components.web.port}/ids\", json: /ids }\n";
     lab.file("plan.yaml", &plan(&[web], &format!("{load}{loss}")));
-    // A short trial has too few requests to tell, however fast they are: it is made again, for longer.
+    // A short trial has too few requests to decide, however fast they are: it is repeated with a longer duration.
     let args = ["--expect", "p99 < max", "--users", "1..1", "--level-duration", "300ms", "--settle", "0s"];
     let out = lab.run_name();
     let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());

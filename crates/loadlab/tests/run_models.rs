@@ -6,7 +6,7 @@ use crate::run_support::{Lab, component, plan};
 
 const URL: &str = "\"http://127.0.0.1:${components.web.port}/\"";
 
-/// Runs these loads. How late a busy machine makes them is not what is tested here: that may be INVALID.
+/// Runs these loads. Lateness on a busy machine is not tested here: the result may be INVALID.
 #[track_caller]
 fn go(lab: &Lab, loads: &str) {
     let ran = lab.run(&plan(&[component("web", "", &[])], loads), &[]);
@@ -101,7 +101,7 @@ fn loads_begin_at_their_own_times_on_one_clock() {
     assert!(report.contains("up to 100/s") && report.contains("from 1.00 s on"), "{report}");
 }
 
-/// A step each 20 µs is more than a server on a socket can take.
+/// A step every 20 µs is more than a server on a socket can handle.
 #[test]
 fn paced_users_drop_what_they_are_late_for() {
     let lab = Lab::new();
@@ -125,7 +125,7 @@ fn paced_users_drop_what_they_are_late_for() {
     assert!(dropped["hint"].as_str().is_some_and(|h| h.contains("this pace")), "{dropped}");
 }
 
-/// Nothing of a load that has not begun is in the record of a run that ends before.
+/// Nothing of a load that has not begun is in the record of a run that ends before it.
 #[test]
 fn a_load_that_never_began() {
     let lab = Lab::new();

@@ -1,5 +1,5 @@
-//! What a plan needs of the machine is known before anything is built, and why a run could not be is said whatever else
-//! is not.
+//! What a plan needs of the machine is known before anything is built, and the reason why a run was impossible is
+//! always reported.
 
 use crate::run_support::{Lab, component, plan};
 

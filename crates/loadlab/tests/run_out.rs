@@ -1,4 +1,4 @@
-//! Where `loadlab` writes: into folders and files of its own, never through what somebody else has put there.
+//! Where `loadlab` writes: into its own folders and files, never through something that another user has put there.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -36,7 +36,7 @@ fn a_folder_that_others_can_write_to_holds_no_record() {
         );
         assert_eq!(entries(&shared), 0);
     }
-    // As the hint says, and a folder of one's own.
+    // As the hint suggests, and a private folder.
     lab.loadlab(&["run", "plan.yaml", "--out", "shared/run"]).expect(0, &[]);
     let own = lab.path().join("own");
     std::fs::create_dir(&own).unwrap();
@@ -73,7 +73,7 @@ fn a_folder_of_another_user_holds_no_record() {
     assert_eq!(entries(&own), 0);
 }
 
-/// A component that writes into the run's folder stands for whoever could.
+/// A component that writes into the run's folder represents anyone who could.
 #[test]
 fn reports_and_documents_replace_links_and_follow_none() {
     let lab = Lab::new();

@@ -1,5 +1,5 @@
-//! Loads that a program makes: counted by a probe, timed on the load's clock, watched, and gone when the trial is –
-//! however the program behaves.
+//! Loads that a program makes: counted by a probe, timed on the load's clock, watched, and gone when the trial is
+//! over – however the program behaves.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn program(run: &str, more: &str) -> String {
     )
 }
 
-/// Runs a plan that must come out like this; what stands in the record, if anything.
+/// Runs a plan that must end like this; returns the record, if any.
 #[track_caller]
 fn run(text: &str, code: i32, err_holds: &[&str]) -> (Lab, Ran) {
     let lab = Lab::new();
@@ -56,14 +56,14 @@ fn requests_are_counted_and_nothing_is_made_up() {
         summary["window"]
     );
     assert_eq!(summary["doubts"], Value::Array(Vec::new()), "nothing was to be timed");
-    // It is watched beside the components, and its output is a log of the trial.
+    // It is watched alongside the components, and its output is a log of the trial.
     assert!(summary["components"]["driver"]["cpu_s"].as_f64().is_some(), "{}", summary["components"]);
     let log = std::fs::read_to_string(record.trial("default", 1).join("logs/driver.out")).unwrap();
     assert_eq!(log, "set up\nready to go\n");
     let ticks = record.lines("default", 1, "ticks.jsonl");
     assert!(ticks.len() >= 2, "{ticks:?}");
     assert_eq!(ticks.iter().map(|t| t["ok"].as_u64().unwrap()).sum::<u64>(), 500);
-    // What nobody measured is not told as nothing.
+    // What was not measured is not reported as zero.
     assert!(!ran.out.contains("errors") && ran.out.contains("not measured"), "{}", ran.out);
     for (format, holds) in [
         ("md", "Programs make the load of default"),
@@ -152,7 +152,7 @@ fn it_makes_as_many_as_the_plan_says() {
         5,
         &["it ended before `ready`, which starts its load, appeared in its output"],
     );
-    // What it counts must be readable before and after it.
+    // Its counter must be readable before and after it.
     let broken = program("echo 3 > n", "").replace("|| echo 0", "");
     run(&broken, 5, &["cannot read the probe that counts its requests before it starts"]);
     run(&program("echo many > n", ""), 5, &["load `driver`: cannot count its requests"]);
@@ -235,7 +235,7 @@ fn figures_of_cases_are_worked_out() {
     assert_eq!(derived[1]["rounds"]["ratio"], serde_json::json!([3.0, 3.0, 3.0]));
     let interval = ["ratio", "low", "high"].map(|k| derived[1][k].as_f64().unwrap());
     assert!(interval.iter().all(|v| (v - 3.0).abs() < 1e-9), "{interval:?}");
-    // Of a part of the cases what can be known is reported.
+    // For a part of the cases, the known values are reported.
     let lab = Lab::new();
     lab.run(&text, &["--case", "one"]).expect(0, &[]);
     let report: Value = serde_json::from_str(&lab.record().report("json")).unwrap();

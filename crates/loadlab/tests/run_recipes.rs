@@ -1,5 +1,5 @@
-//! The recipes of docs/recipes.md, each run as a reader would: one command, from the repository's folder. What the shop
-//! counted is held against what loadlab counted.
+//! The recipes of docs/recipes.md, each run as a reader would: one command, from the repository's folder. The shop's
+//! counts are compared with loadlab's.
 
 use std::path::{Path, PathBuf};
 
@@ -81,7 +81,7 @@ fn an_upload() {
 fn a_chat() {
     let (summary, counted) = cook("chat");
     assert_eq!((counted("chats"), counted("messages")), (50, ok_of(&summary, "message")));
-    // Openings and goodbyes count for the step alone.
+    // Opening and close requests count for the step alone.
     assert_eq!((ok_of(&summary, "chat"), ok(&summary)), (300, 300));
 }
 

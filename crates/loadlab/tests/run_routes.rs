@@ -1,5 +1,5 @@
-//! `loadlab run` by other ways than a host and a port: through a proxy, to a Unix socket, over IPv6, from a list of
-//! URLs. What the other end counted is what is looked at.
+//! `loadlab run` by routes other than a host and a port: through a proxy, to a Unix socket, over IPv6, from a list of
+//! URLs. The other end's counts are what is checked.
 
 use crate::common::nginx::Nginx;
 use crate::common::proxy::Proxy;
@@ -14,7 +14,7 @@ fn statuses(lab: &Lab) -> serde_json::Value {
     lab.record().summary("default", 1)["statuses"].clone()
 }
 
-/// Sets a cookie below `/in`, sends from `/from` on to it, and takes only who brings the cookie there.
+/// Sets a cookie below `/in`, redirects from `/from` to it, and accepts only clients that bring the cookie there.
 fn doors(request: &Request) -> Vec<Step> {
     let head = |status: &str, field: &str| {
         send(format!("HTTP/1.1 {status}\r\n{field}\r\nContent-Length: 0\r\n\r\n").into_bytes())
@@ -67,7 +67,7 @@ fn redirects_go_through_the_proxy_and_its_user_to_nobody_else() {
         proxy.address,
         nginx.certificate()
     );
-    // Redirects lead to hosts of the journey alone, so each has a step.
+    // Redirects are followed only to hosts of the journey, so each has a step.
     let urls = [&first.url("/first"), &first.url("/second"), &page, &there];
     let journey: String = urls.iter().map(|url| format!("    - {{ get: \"{url}\" }}\n")).collect();
     lab.run(&plan(&load, &journey), &[]).expect(0, &[]);
@@ -75,7 +75,7 @@ fn redirects_go_through_the_proxy_and_its_user_to_nobody_else() {
     let counts = proxy.counts();
     let asked = [(first.url("/first"), 10), (first.url("/second"), 10), (there, 20)];
     assert_eq!((counts.refused, counts.asked), (0, asked.into()));
-    // What went to nginx went through tunnels, all of it, and the others were connected to by the proxy alone.
+    // Everything for nginx went through tunnels, and only the proxy connected to the others.
     let tunnels = counts.tunnels.get(&nginx.secure.to_string()).copied().unwrap_or(0);
     assert_eq!((tunnels, counts.tunnels.len()), (nginx.connections("HTTP/1.1") as u64, 1));
     assert_eq!(counts.users, [("Basic YTpi".to_owned(), 40 + tunnels)].into());
@@ -106,7 +106,7 @@ fn https_goes_through_tunnels_of_a_proxy() {
         let counted = (statuses(&lab), nginx.answered(answered));
         assert_eq!(counted, (serde_json::json!({ "200": 40 }), times * 40), "{protocol}");
     }
-    // A tunnel for each connection of the loads, and one to learn what the server speaks.
+    // A tunnel for each connection of the loads, and one to determine the server's protocol.
     let opened = proxy.counts().tunnels.get(&nginx.secure.to_string()).copied();
     assert_eq!(opened, Some(7));
 }
@@ -125,7 +125,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
     let named =
         plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", "    - { get: \"http://192.0.2.1/\" }\n");
     lab.run(&named, &[]).expect(5, &["step 1 of `load`: `192.0.2.1` (192.0.2.1) is not loopback"]);
-    // A name is the proxy's to look up, whatever it stands for here, in steps of every kind.
+    // The proxy resolves names, whatever they mean here, in steps of every kind.
     for step in [
         "{ get: \"http://127.1/\" }",
         "{ get: \"https://127.1/${user}\" }",
@@ -153,7 +153,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
     let ran = lab.run(&with(&proxy.url()), &[]);
     ran.expect(5, &["the proxy answered 407 Proxy Authentication Required", "USER:PASSWORD"]);
     assert_eq!(lab.record().summary("default", 1)["failures"]["connect"], proxy.counts().refused);
-    // What servers speak is asked through it as well, before the load.
+    // Servers' protocols are determined through it as well, before the load.
     let before = proxy.counts().refused;
     let lab = Lab::new();
     let auto = with(&proxy.url()).replace("requests: 4", "requests: 4\n  protocol: auto");
@@ -190,7 +190,7 @@ fn lists_of_urls_are_taken_in_turn() {
     assert_eq!((one.settled().targets["/a"], other.settled().targets["/b"]), (20, 20));
     assert_eq!(lab.record().summary("default", 1)["by_tag"]["t"]["requests"]["ok"], 40);
 
-    // Beside other steps each round takes the next one; all of them lead to one host.
+    // Along with other steps each round takes the next one; all of them lead to one host.
     let lab = Lab::new();
     lab.file("list", &format!("{}\n{}\n{}\n", one.url("/x?y=1"), one.url("/x?y=2"), one.url("/z")));
     let journey = format!(

@@ -1,9 +1,8 @@
-//! Each step of a journey has figures of its own without anyone asking, and the figures that matter are named while a load
-//! runs.
+//! Each step of a journey has its own figures by default, and the figures that matter are named while a load runs.
 
 use crate::run_support::Lab;
 
-/// The demo service under three steps, one of which asks for what is not there.
+/// The demo service under three steps, one of which requests something that does not exist.
 fn three_steps(load: &str, rest: &str) -> String {
     let demo = env!("CARGO_BIN_EXE_loadlab");
     let at = "http://127.0.0.1:${components.web.port}";
@@ -20,7 +19,7 @@ fn the_failing_one_of_three_steps_is_named() {
     let lab = Lab::new();
     let expect = "expect: [\"'tag.GET /items/$${random(1, 9)}.failed' == 0\", \"'tag.GET /nothing?x=1,2.errors' == 100%\"]\n";
     let ran = lab.run(&three_steps("users: 2\n  repeats: 10", expect), &["--quiet"]);
-    // On a busy machine the measurement may be INVALID, and is recorded all the same.
+    // On a busy machine the measurement may be INVALID, but is still recorded.
     assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
     let told = "✘ failing  GET /nothing?x=1,2: 20 of 20 failed (http_4xx)";
     assert!(ran.out.contains(told), "{}", ran.out);

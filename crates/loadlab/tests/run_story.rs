@@ -29,8 +29,8 @@ fn one_component_one_case() {
     assert!(log.contains("web is listening"), "{log}");
 }
 
-/// Replicas, environment, named ports, one component told of another's port before that one is up, and every
-/// way to be ready.
+/// Replicas, environment, named ports, one component given another's port before that one is up, and every way to be
+/// ready.
 #[test]
 fn a_system_of_several_components() {
     let lab = Lab::new();
@@ -77,7 +77,7 @@ fn nginx_under_limits() {
         return run_support::skip::skip("nginx is not installed");
     }
     let lab = Lab::new();
-    // Port, folder and upstream are reported on the command line, as a plan's file cannot hold templates.
+    // Port, folder and upstream are passed on the command line, as a plan's file cannot hold templates.
     let script = "mkdir -p \"$2\"\ncat > \"$2/nginx.conf\" <<E\ndaemon off; worker_processes 1; pid $2/pid; error_log stderr;\n\
         events { worker_connections 200; }\nhttp { access_log off; client_body_temp_path $2/a; proxy_temp_path $2/b; \
         fastcgi_temp_path $2/c; uwsgi_temp_path $2/d; scgi_temp_path $2/e;\n\
@@ -108,7 +108,7 @@ fn lifetimes_and_commands() {
     let lab = Lab::new();
     let started = |name: &str, lifetime: &str| {
         let mut text = component(name, "", &[&format!("lifetime: {lifetime}")]);
-        // What starts it tells so first.
+        // Commands report what they are about to start.
         let (head, args) = text.split_once("run: [").unwrap();
         text = format!(
             "{head}run: [/bin/sh, -c, 'echo up {name} >> $0/story; exec \"$@\"', \"${{plan.dir}}\", {args}"
@@ -130,7 +130,7 @@ fn lifetimes_and_commands() {
     expect.extend(trial(&["web"], "b"));
     assert_eq!(lab.lines("story"), expect);
     let record = lab.record();
-    // What a trial takes down is reported in that trial, and nothing of it looks like a restart in the next.
+    // What a trial takes down is reported in that trial, and none of it looks like a restart in the next.
     let down = |case: &str, trial: u32| -> Vec<String> {
         let downs = record.events(case, trial, "down");
         downs.iter().filter_map(|e| e["component"].as_str().map(str::to_owned)).collect()
@@ -147,7 +147,7 @@ fn lifetimes_and_commands() {
     assert_eq!(notes[0]["text"], "cache is still up from an earlier trial; its logs are in cases/a/1/logs");
 }
 
-/// Two trials of a case that follow one another share what lives for the case, in whatever order cases come.
+/// Two consecutive trials of a case share what lives for the case, in whatever order cases come.
 #[test]
 fn lifetimes_of_interleaved_cases() {
     let lab = Lab::new();
@@ -237,7 +237,7 @@ fn several_loads_at_once() {
     let ran = lab.run(&plan(&[component("web", "", &[])], &loads), &[]);
     let record = lab.record();
     let summary = record.summary("default", 1);
-    // On a busy machine the open load is late, and says so: what is counted is the same.
+    // On a busy machine the open load is late, and this is reported: the counts are the same.
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["by_tag"]["item"]["requests"]["due"], 50);
     let load = &summary["load"];
@@ -255,7 +255,7 @@ fn several_loads_at_once() {
     assert_eq!((&loads[0]["load"], &loads[1]["load"]), (&"closed".into(), &"open".into()));
 }
 
-/// What is stored late is waited for, and what is expected of the end is judged at the end.
+/// Late storing is waited for, and expectations about the end are judged at the end.
 #[test]
 fn probes_and_drain() {
     let lab = Lab::new();
@@ -353,7 +353,7 @@ fn the_record_is_the_same_document_as_the_json_output() {
     assert_eq!(reported["exit"], 0);
 }
 
-/// Where seeds differ between cases, what lives on is seeded for each.
+/// If seeds differ between cases, what lives on is seeded for each.
 #[test]
 fn seeds_that_differ_between_cases() {
     let lab = Lab::new();
@@ -378,7 +378,7 @@ fn a_plan_in_another_folder() {
     assert_eq!(lab.read("sub/app/built").trim(), sub.join("app").display().to_string());
 }
 
-/// A port that the plan gives is free again when the next trial comes, whatever state its old connections are in.
+/// A port fixed by the plan is free again for the next trial, whatever state its old connections are in.
 #[test]
 fn a_given_port_over_several_trials() {
     let lab = Lab::new();

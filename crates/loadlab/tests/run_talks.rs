@@ -1,4 +1,5 @@
-//! `loadlab run` with conversations over WebSockets, against another implementation's server that keeps its own books.
+//! `loadlab run` with conversations over WebSockets, against another implementation's server that keeps its own
+//! records.
 
 use crate::common::ports;
 use std::process::{Child, Command, Stdio};
@@ -24,7 +25,7 @@ fn counts(of: &Value) -> Vec<u64> {
         .collect()
 }
 
-/// It ended well, whatever a busy machine makes its measurement worth, and every expectation held.
+/// It ended well, even if a busy machine makes its measurement INVALID, and every expectation held.
 #[track_caller]
 fn held(lab: &Lab, ran: &Ran) -> Value {
     assert!(matches!(ran.code, Some(0 | 4)), "stdout:\n{}\nstderr:\n{}", ran.out, ran.err);
@@ -54,7 +55,7 @@ fn the_example_of_the_reference_talks() {
         assert_eq!((due, dropped, failed, in_flight), (started, 0, 0, 0), "{load:#}");
         assert_eq!(ok, started);
     }
-    // The server saw as many openings, goodbyes and messages as were counted here.
+    // The server saw as many opening, close and other messages as were counted here.
     let opened: u64 = books.opened.values().sum();
     assert_eq!(summary["statuses"], json!({ "101": opened }));
     assert_eq!((books.goodbyes, books.cut), (opened, 0));
@@ -64,12 +65,12 @@ fn the_example_of_the_reference_talks() {
     assert_eq!(books.headers["sec-websocket-protocol"], "chat");
     assert!(books.texts.keys().all(|t| t.contains("\"seat\":")), "{:?}", books.texts);
     assert_eq!((books.opened["/watch"], of_tag("watch")), (10, 20));
-    // Besides what was said each conversation has an opening, a goodbye, and a welcome unless its time was up by then.
+    // Besides the messages each conversation has an opening, a close, and a welcome unless its time was up by then.
     let (rest, opened) = (talkers["requests"]["ok"].as_u64().unwrap() - said, books.opened["/chat"]);
     assert!((2 * opened..=3 * opened).contains(&rest), "{rest} besides {said}, {opened} opened");
 }
 
-/// Each fault in a load of its own: what it is counted as, and what its example says.
+/// Each fault in a separate load: how it is counted, and what its example shows.
 #[test]
 fn each_fault_has_its_own_name_and_shows_what_came() {
     let chat = Chat::start();
@@ -154,7 +155,7 @@ expect: [ "failed == 0", "tag.file.p50 < 10s" ]
     assert_eq!((books.goodbyes, books.cut), (40, 0));
 }
 
-/// Users that hold their connections when the time is up say goodbye, and are counted.
+/// Users that hold their connections when the time is up close them properly, and are counted.
 #[test]
 fn who_holds_when_time_is_up_says_goodbye() {
     let chat = Chat::start();

@@ -1,4 +1,4 @@
-//! `--ui` in a real browser: the page shows what is recorded, turns into the report, and lets in nobody else.
+//! `--ui` in a real browser: the page shows what is recorded, turns into the report, and admits no one else.
 
 #[allow(dead_code, reason = "the part of it that these tests need")]
 #[path = "../../report/tests/support/browser.rs"]
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::run_support;
 use crate::run_support::{Lab, Served, component, plan};
 
-/// Where the page is, from what was reported.
+/// The page's address, from the output.
 #[track_caller]
 fn page_in(reported: &str) -> String {
     let url = reported.split("live in the browser: ").nth(1).and_then(|t| t.lines().next());
@@ -25,7 +25,7 @@ fn page_in(reported: &str) -> String {
 /// Names and counts of the outcomes the page shows.
 const OUTCOMES: &str = "Object.fromEntries([...document.querySelectorAll('.outcomes li')].map((li) => [li.dataset.key, Number(li.dataset.count)]))";
 
-/// What the page showed last is still known after it has become another.
+/// The page's last contents stay available after it has become another.
 fn keep_the_last(browser: &mut Browser) {
     browser.value(&format!(
         "addEventListener('pagehide', () => {{ sessionStorage.setItem('last', JSON.stringify({OUTCOMES})); \
@@ -74,7 +74,7 @@ fn the_page_shows_what_is_recorded_and_turns_into_the_report() {
     let mut end = TcpStream::connect(server.url("").trim_start_matches("http://")).unwrap();
     end.write_all(b"POST /x HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n").unwrap();
     browser.until_report();
-    // On a busy machine the measurement may be INVALID, and is recorded all the same.
+    // On a busy machine the measurement may be INVALID, but is still recorded.
     let ran = running.end();
     assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
     let (summary, last) = (lab.record().summary("default", 1), kept(&mut browser));
@@ -128,7 +128,7 @@ fn it_names_the_figures_that_matter() {
     browser.is_silent();
 }
 
-/// A screen of trouble: long names, failures, a component at its limit, a probe that grows.
+/// A screen full of trouble: long names, failures, a component at its limit, a probe that grows.
 fn ugly() -> String {
     let long = "a-component-whose-name-has-no-blank-in-it-and-goes-on-and-on";
     let busy = "      run: \"while :; do :; done\"\n      limits: { cpu: 20%, memory: 30MiB }\n";
@@ -181,7 +181,7 @@ fn it_is_whole_on_every_screen_and_with_the_keyboard() {
     browser.until("document.getElementById('link').textContent === 'paused'");
     let clock = browser.value("document.getElementById('clock').textContent");
     running.signal(Signal::INT);
-    // Whoever looks at one moment keeps it until it is all over.
+    // A page that shows one moment keeps it until everything is over.
     browser.until(&format!(
         "document.getElementById('clock') === null || document.getElementById('clock').textContent === {clock}"
     ));
@@ -244,7 +244,7 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
     let (address, path) = page.trim_start_matches("http://").split_once('/').unwrap();
     let events = asked(address, &format!("GET /{path}live HTTP/1.1\nHost: {address}\n\n"));
     assert!(events.contains("Content-Type: text/event-stream\r\n"), "{events}");
-    // The last frame has what ended, and the rate it had.
+    // The last frame contains what ended, and its rate.
     let frames: Vec<Value> = events
         .lines()
         .filter_map(|l| l.strip_prefix("data: "))
@@ -259,7 +259,7 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
     assert!(matches!(output.status.code(), Some(0 | 4)), "{output:?}");
 }
 
-/// What a raw request is answered: status line and all.
+/// The answer to a raw request, including the status line.
 fn asked(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
@@ -298,7 +298,7 @@ fn whoever_lacks_the_token_or_comes_from_elsewhere_gets_nothing() {
     }
     assert!(asked(address, &format!("POST /{token}/ HTTP/1.1\nHost: {address}\n\n")).contains(" 405 "));
     assert!(asked(address, &format!("GET /{token}/x HTTP/1.1\nHost: {address}\n\n")).contains(" 404 "));
-    // One that never reads, and one that never asks, hold up neither the load nor the others.
+    // One that never reads, and one that never sends, hold up neither the load nor the others.
     let mut deaf = TcpStream::connect(address).unwrap();
     deaf.write_all(format!("GET /{token}/live HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
     let _mute = TcpStream::connect(address).unwrap();

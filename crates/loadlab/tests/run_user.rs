@@ -1,4 +1,4 @@
-//! `loadlab run` as an ordinary user: less is watched, no limit is pretended, and nothing is left behind.
+//! `loadlab run` as an ordinary user: less is watched, no limit is faked, and nothing is left behind.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::run_support::{LONG, Lab, component, eventually, plan};
 
 const NOBODY: u32 = 65534;
 
-/// `loadlab` as nobody, in a folder that is nobody's, with a copy of the binaries that nobody can read.
+/// `loadlab` as nobody, in a folder owned by nobody, with a copy of the binaries that nobody can read.
 fn as_nobody(lab: &Lab, text: &str, args: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() || !std::path::Path::new("/usr/bin/setpriv").exists() {
         run_support::skip::skip("it takes root and setpriv to become nobody");
@@ -16,7 +16,7 @@ fn as_nobody(lab: &Lab, text: &str, args: &[&str]) -> Option<Command> {
     let server = lab.path().join("server");
     let own = std::env::current_exe().unwrap();
 
-    // By a process of its own: while this one writes a program, a test beside it may fork, and then it is busy.
+    // In a separate process: while this one writes a program, a parallel test may fork, and then the file is busy.
     for (from, to) in [(own.as_path(), &server), (run_support::LOADLAB.as_ref(), &lab.path().join("program"))]
     {
         assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
@@ -72,7 +72,7 @@ fn limits_that_cannot_be_set_are_errors() {
     }
 }
 
-/// The first case needs nothing that is not given; it is not measured for a run that cannot be whole.
+/// The first case needs nothing that is missing; it is not measured for a run that cannot be completed.
 #[test]
 fn limits_of_a_later_case_are_known_before_anything_is_built() {
     let lab = Lab::new();

@@ -1,5 +1,5 @@
-//! `loadlab run` watching: limits that are read back and follow from what was measured, probes of every kind, what is
-//! lost, and events in the middle of a load. Every [`Lab::run`] looks that nothing is left behind.
+//! `loadlab run` watching: limits that are read back and derived from measurements, probes of every kind, losses, and
+//! events in the middle of a load. Every [`Lab::run`] checks that nothing is left behind.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -35,7 +35,7 @@ fn limits_are_read_back_and_follow_from_an_earlier_case() {
     );
     let measured = record.summary("control", 1)["components"]["web"]["memory_bytes"]["max"].as_f64().unwrap();
     let limit = in_force("twice")["memory_bytes"].as_f64().unwrap();
-    // The kernel keeps whole pages.
+    // The kernel rounds to whole pages.
     assert!(limit <= measured * 20.0 && limit > measured * 20.0 - 65536.0, "{limit} of {measured}");
     assert_eq!(
         record.summary("twice", 1)["components"]["web"]["limits"]["memory_bytes"],
@@ -46,7 +46,7 @@ fn limits_are_read_back_and_follow_from_an_earlier_case() {
     assert!(record.report("html").contains("is limited to"), "the report says what was in force");
 }
 
-/// A limit that does not take is an error, and not a surprise.
+/// A limit that does not take effect is an error, not a surprise.
 #[test]
 fn a_limit_that_the_kernel_refuses_starts_nothing() {
     let lab = Lab::new();
@@ -56,7 +56,7 @@ fn a_limit_that_the_kernel_refuses_starts_nothing() {
     Lab::new().run(&plan(&[web], ""), &[]).expect(3, &["component `web`: cannot limit cpu", "hint:"]);
 }
 
-/// What lives on gets the limits of the case that begins.
+/// What lives on gets the limits of the new case.
 #[test]
 fn limits_change_between_cases_on_what_lives_on() {
     let lab = Lab::new();
@@ -80,7 +80,7 @@ fn probes_of_every_kind() {
     let lab = Lab::new();
     let redis = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = redis.local_addr().unwrap().port();
-    // Answers LLEN with how often it was asked.
+    // Answers LLEN with the number of queries so far.
     std::thread::spawn(move || {
         for (n, stream) in redis.incoming().flatten().enumerate() {
             let mut stream = stream;
@@ -112,7 +112,7 @@ fn probes_of_every_kind() {
     assert!(probes["said"]["last"].as_f64() > Some(2.0), "{probes}");
 }
 
-/// What cannot be read any more is not what it was: nothing drains by it, and no expectation holds.
+/// A probe that cannot be read has no value: no drain completes by it, and no expectation holds.
 #[test]
 fn a_probe_that_fails_never_stands_still_in_silence() {
     let lab = Lab::new();
@@ -215,7 +215,7 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     let events = "events:\n  - { at: 200ms, do: kill edge2 }\n  - { at: 400ms, do: pause web }\n  - { at: 900ms, do: resume web }\n  \
                   - { at: 1s, do: restart edge1 }\n  - { at: 1h, do: kill web }\n";
     let ran = lab.run(&plan(&[web, edge], &format!("{load}{events}expect: [\"errors == 0\"]\n")), &[]);
-    // The pause is no fault of the generator's, but a busy machine may be.
+    // The pause is not the generator's fault, but a busy machine may be.
     assert!(matches!(ran.code, Some(0 | 4)), "{}", ran.err);
     let record = lab.record();
     let summary = record.summary("default", 1);
@@ -227,7 +227,7 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     assert_eq!(summary["components"]["edge1"]["restarts"], 1);
     assert_eq!(summary["components"]["edge2"].get("died"), None);
     let events = record.events("default", 1, "action");
-    // Nothing is answered while it stands still; at 50/s somebody came within 20 ms.
+    // Nothing is answered while it is paused; at 50/s a request came within 20 ms.
     let still_ms = (at(&events[2]) - at(&events[1])) * 1e3;
     assert!(summary["response_ms"]["max"].as_f64().unwrap() > still_ms - 100.0, "{still_ms}: {summary}");
     assert!(at(&events[0]) >= 0.2 && at(&events[3]) >= 1.0, "{events:?}");
@@ -291,7 +291,7 @@ fn a_kill_for_memory_has_its_time() {
     assert_eq!(summary["components"]["web"]["oom_kills_at_s"][0], kill["at_s"]);
 }
 
-/// Two at once on one machine: neither disturbs the other, and two of the same port say so.
+/// Two at once on one machine: neither disturbs the other, and two with the same port report it.
 #[test]
 fn two_runs_at_once() {
     let (one, two) = (Lab::new(), Lab::new());

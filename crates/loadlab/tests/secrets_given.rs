@@ -1,5 +1,5 @@
-//! Credentials on their way in: from the environment, from files, from the command line. What is reported about them does not
-//! show them.
+//! Credentials on input: from the environment, from files, from the command line. Messages about them do not show
+//! them.
 
 use crate::common;
 use crate::common::server::{Server, good};

@@ -1,4 +1,4 @@
-//! Every place that takes a URL reads it alike: what is refused in one is refused in all, with what to write instead.
+//! Every place that takes a URL parses it the same way: what is refused in one is refused in all, with a suggestion.
 
 use crate::common::{bench, file};
 use crate::run_support::Lab;
@@ -16,7 +16,7 @@ const NONE: [(&str, &str); 9] = [
     (":8080", "the host is missing"),
 ];
 
-/// What is said of it, beside whatever else.
+/// The message about it, whatever else is printed.
 fn refused(ran: (i32, &str), place: &str, why: &str) {
     let (code, reported) = ran;
     assert_eq!(code, 2, "{place}: {reported}");
@@ -54,7 +54,7 @@ fn plans_refuse_what_is_no_host() {
     let component = |ready: &str| format!("  components: {{ a: {{ run: a, ready: {{ {ready} }} }} }}\n");
     let (none, get) = (component("log: x"), "{ get: \"http://127.0.0.1:1/\" }");
     for (authority, why) in NONE {
-        // As YAML has it between single quotes.
+        // In YAML single quotes.
         let http = format!("'http://{authority}/x'");
         let bare = format!("'{authority}'");
         let mut places = vec![
@@ -78,7 +78,7 @@ fn plans_refuse_what_is_no_host() {
             ),
             ("durability", plan(&none, "", get) + &format!("durability: {{ http: {http} }}\n")),
         ];
-        // What comes with a name is looked at when the name is known.
+        // A name is checked when it is known.
         places.push((
             "case",
             plan(&none, "", "{ get: '${case.at}/x' }")

@@ -1,18 +1,18 @@
-//! What our pages stand on: their look, the library that draws charts, and the policy that keeps all else out. The
-//! report and the live page share them, so that one turns into the other without a break.
+//! The building blocks of our pages: their style, the chart library, and the policy that keeps everything else out.
+//! The report and the live page share them, so that one turns into the other seamlessly.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sha2::{Digest, Sha256};
 
-/// The look of a report.
+/// The style of a report.
 pub const STYLE: &str = include_str!("../assets/report.css");
-/// What uPlot wants of the page.
+/// The style uPlot needs.
 pub const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 /// uPlot, which draws lines over time; it defines `uPlot`.
 pub const UPLOT_SCRIPT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 
-/// uPlot's licence, as a comment of the page: it asks to go with every copy.
+/// uPlot's licence, as a comment in the page: it must accompany every copy.
 pub const UPLOT_LICENCE: &str =
     concat!("<!-- uPlot draws the charts.\n\n", include_str!("../assets/uplot/LICENSE"), "-->\n");
 

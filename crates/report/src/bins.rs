@@ -1,4 +1,4 @@
-//! A histogram of response times for reading: a dozen bins with round edges, on a logarithmic scale.
+//! A histogram of response times for display: a dozen bins with round edges, on a logarithmic scale.
 
 use loadlab_record::Histogram;
 
@@ -13,11 +13,11 @@ pub struct Bin {
     pub count: u64,
 }
 
-/// More bins than this are not read but looked at.
+/// More bins than this are not readable.
 const MOST: usize = 14;
 
-/// Edges within a decade, from fine to coarse (the E24, E12, E6 and E3 series of preferred numbers, with
-/// 1-2-5 for the last): steps that look even on a logarithmic scale.
+/// Edges within a decade, from fine to coarse (the E24, E12, E6 and E3 series of preferred numbers, with 1-2-5 for
+/// the last): steps that look even on a logarithmic scale.
 const SERIES: [&[f64]; 4] = [
     &[
         1.0, 1.1, 1.2, 1.3, 1.5, 1.6, 1.8, 2.0, 2.2, 2.4, 2.7, 3.0, 3.3, 3.6, 3.9, 4.3, 4.7, 5.1, 5.6, 6.2,
@@ -28,8 +28,8 @@ const SERIES: [&[f64]; 4] = [
     &[1.0, 2.0, 5.0],
 ];
 
-/// The bins of a histogram, empty ones between its ends included; none for an empty histogram. Values fall
-/// by the lower edge of their bucket, so a bin's count is exact to a bucket's width (0.1 %).
+/// The bins of a histogram, including empty ones between its ends; none for an empty histogram. Values are binned by
+/// the lower edge of their bucket, so a bin's count is exact to a bucket's width (0.1 %).
 pub fn bins(histogram: &Histogram) -> Vec<Bin> {
     let (Some(min), Some(max)) = (histogram.min_ns(), histogram.max_ns()) else { return Vec::new() };
     let edges = edges(min.max(1) as f64, max.max(1) as f64);
@@ -42,7 +42,7 @@ pub fn bins(histogram: &Histogram) -> Vec<Bin> {
     bins
 }
 
-/// At least two edges around `min..=max`, by the finest series that needs few enough bins.
+/// At least two edges around `min..=max`, from the finest series that needs few enough bins.
 fn edges(min: f64, max: f64) -> Vec<f64> {
     let mut found = Vec::new();
     for series in SERIES {
@@ -51,7 +51,7 @@ fn edges(min: f64, max: f64) -> Vec<f64> {
             return found;
         }
     }
-    // Six decades and more: one bin a decade.
+    // Six decades and more: one bin per decade.
     let decades = edges_of(&[1.0], min, max);
     if decades.len() < found.len() { decades } else { found }
 }

@@ -1,35 +1,35 @@
-//! What a colour of a chart stands for. Each meaning has colours of its own, so that none means two things: failures
-//! are red, the generator is grey, percentiles are shades of one blue, and a component has the same hue in all charts.
+//! The meanings of colours in charts. Each meaning has its own colours, so that none means two things: failures are
+//! red, the generator is grey, percentiles are shades of one blue, and a component has the same hue in all charts.
 //!
-//! It names colours, which the style sheet defines for light and dark pages. Where hues run out, and where colour vision
-//! may not tell them apart, lines are dashed.
+//! It names colours, which the style sheet defines for light and dark pages. Where hues run out, or colour-blind
+//! readers may confuse them, lines are dashed.
 
-/// Hues for cases and other things that are alike: `--c0` to `--c5`.
+/// Hues for cases and other similar things: `--c0` to `--c5`.
 const HUES: usize = 6;
 /// Hues for components: all but the first, which is the load's.
 const OF_COMPONENTS: usize = HUES - 1;
 /// Ways to draw a line, the first without gaps.
 const DASHES: usize = 4;
 
-/// What a line is drawn in.
+/// The colour of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// One of several things that are alike, such as cases, by its place among them. The first is also the load's colour.
+    /// One of several similar things, such as cases, by its index among them. The first is also the load's colour.
     Nth(usize),
-    /// A component, by its place in the system.
+    /// A component, by its index in the system.
     Component(usize),
-    /// A kind of failure, by its place among those that occurred.
+    /// A kind of failure, by its index among those that occurred.
     Failure(usize),
     /// A percentile.
     Percentile {
-        /// Its place among the percentiles shown: the smallest is the darkest on a light page.
+        /// Its index among the percentiles shown: the smallest is the darkest on a light page.
         rank: usize,
-        /// The place of its load among several.
+        /// The index of its load among several.
         load: usize,
     },
     /// The load generator.
     Generator,
-    /// What was asked for, or what several lines have in common: not a measurement of its own.
+    /// The requested value, or something common to several lines: not a measurement of its own.
     Asked,
 }
 
@@ -46,7 +46,7 @@ impl Colour {
         }
     }
 
-    /// How its line is dashed: 0 not at all, up to 3.
+    /// How its line is dashed: 0 means solid, up to 3.
     pub fn dash(self) -> usize {
         match self {
             Colour::Nth(i) => i / HUES % DASHES,
@@ -84,8 +84,8 @@ mod tests {
         }
     }
 
-    /// Linear red, green and blue as eyes see them that lack one kind of cone (Machado, Oliveira and Fernandes 2009,
-    /// severity 1.0): protanopia, deuteranopia, tritanopia; and all cones.
+    /// Linear red, green and blue as seen by eyes that lack one kind of cone (Machado, Oliveira and Fernandes 2009,
+    /// severity 1.0): protanopia, deuteranopia, tritanopia; and by eyes with all cones.
     const EYES: [[[f64; 3]; 3]; 4] = [
         [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
         [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
@@ -104,7 +104,7 @@ mod tests {
         matrix.map(|row| (0..3).map(|i| row[i] * v[i]).sum::<f64>().clamp(0.0, 1.0))
     }
 
-    /// CIE L*a*b*, in which a distance of about 2 is just seen.
+    /// CIE L*a*b*, in which a distance of about 2 is just visible.
     fn lab([r, g, b]: [f64; 3]) -> [f64; 3] {
         let f = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
         let x = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.95047);
@@ -141,7 +141,7 @@ mod tests {
                     }
                 }
             }
-            // Lines need a contrast of 3 to 1 (WCAG 2.1, 1.4.11); the palest shade is dotted and named.
+            // Lines need a contrast of 3 to 1 (WCAG 2.1, 1.4.11); the palest shade is dotted and labelled.
             let bright = |name: &str| {
                 let [r, g, b] = of(name);
                 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05

@@ -1,7 +1,6 @@
-//! A report before it has a form: headings, words, tables and charts, composed once and drawn by every
-//! renderer.
+//! A report before it has a format: headings, words, tables and charts, composed once and drawn by every renderer.
 //!
-//! It holds text and numbers as they are; each renderer escapes for its own form. Nothing in it is markup.
+//! It holds text and numbers as they are; each renderer escapes for its own format. Nothing in it is markup.
 
 use loadlab_analysis::metric::{Unit, Value};
 use loadlab_record::summary::Verdict;
@@ -20,25 +19,25 @@ pub struct Document {
     pub answer: Vec<Fact>,
     /// The worst verdict of its cases.
     pub verdict: Verdict,
-    /// Every case with its verdict, in order; `section` is where it is reported.
+    /// Every case with its verdict, in order; `section` is its section.
     pub cases: Vec<CaseLink>,
     /// Its sections, in order.
     pub sections: Vec<Section>,
-    /// It is the short form, for the end of a run on a terminal: of a table the columns that fit.
+    /// It is the short form, for the end of a run on a terminal: tables show only the columns that fit.
     pub is_brief: bool,
 }
 
-/// A word and what there is to say about it.
+/// A name and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// The word.
     pub name: String,
-    /// What there is to say.
+    /// The text.
     pub text: String,
 }
 
 impl Fact {
-    /// From a word and a text.
+    /// From a name and a text.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Fact {
         Fact { name: name.into(), text: text.into() }
     }
@@ -66,9 +65,9 @@ pub struct Section {
     pub title: String,
     /// Set for the section of a case: its verdict.
     pub case: Option<Verdict>,
-    /// It is folded away where a form can fold.
+    /// It is folded away in formats that can fold.
     pub is_folded: bool,
-    /// What it holds.
+    /// Its contents.
     pub blocks: Vec<Block>,
 }
 
@@ -94,9 +93,9 @@ pub enum Block {
     Table(Table),
     /// Cases by the figures that matter.
     Cases(CaseTable),
-    /// The same where two axes or more vary.
+    /// The same if two or more axes vary.
     Grids(Grids),
-    /// The system, a drawing a case.
+    /// The system, one drawing per case.
     System(Vec<Drawing>),
     /// Figures of every case side by side, drawn.
     Compare(Compare),
@@ -108,9 +107,9 @@ pub enum Block {
     Chart(Chart),
     /// Figures over time, side by side.
     Multiples(Multiples),
-    /// Figures over a numeric axis, side by side, for forms that draw.
+    /// Figures over a numeric axis, side by side, for formats that draw.
     Trends(Trends),
-    /// Long text that is folded away where a form can fold.
+    /// Long text that is folded away in formats that can fold.
     Folded {
         /// What it is.
         title: String,
@@ -119,10 +118,10 @@ pub enum Block {
     },
 }
 
-/// How a remark or a cell is to be taken. Meaning never rests on colour: a mark or a word goes with it.
+/// The significance of a remark or a cell. Meaning never depends on colour alone: a mark or a word goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// As it is.
+    /// Neutral.
     Plain,
     /// Holds.
     Good,
@@ -135,13 +134,13 @@ pub enum Weight {
 /// A remark: a short label, what was seen, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// How to take it.
+    /// Its significance.
     pub weight: Weight,
     /// A word or two in front: `INVALID late`, `holds`.
     pub label: String,
     /// What was seen.
     pub text: String,
-    /// What to do about it, or what was received, in a line of its own.
+    /// What to do about it, or what was received, on a separate line.
     pub hint: Option<String>,
 }
 
@@ -152,7 +151,7 @@ pub struct Table {
     pub caption: String,
     /// Heads, the first column's included.
     pub head: Vec<String>,
-    /// Columns that hold words and are read from the left, by index; all others but the first hold figures.
+    /// Columns that hold words and are left-aligned, by index; all others but the first hold figures.
     pub words: Vec<usize>,
     /// Rows, each as long as the head.
     pub rows: Vec<Vec<Cell>>,
@@ -167,7 +166,7 @@ pub struct Cell {
     pub text: String,
     /// Its spread over trials, smaller.
     pub detail: Option<String>,
-    /// How to take it.
+    /// Its significance.
     pub weight: Weight,
 }
 
@@ -177,7 +176,7 @@ impl Cell {
         Cell { text: text.into(), detail: None, weight: Weight::Plain }
     }
 
-    /// The cell, to be taken so.
+    /// The cell with this weight.
     pub fn weighing(self, weight: Weight) -> Cell {
         Cell { weight, ..self }
     }
@@ -198,7 +197,7 @@ pub struct Compare {
     pub logarithmic: bool,
 }
 
-/// Ratios of one thing to another, a row each.
+/// Ratios of one thing to another, one row each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratios {
     /// What is compared with what.
@@ -218,29 +217,29 @@ pub struct Ratio {
     pub name: String,
     /// `better`, `worse`, `same`, `cannot tell`.
     pub call: String,
-    /// How to take that.
+    /// The weight of that.
     pub weight: Weight,
-    /// The ratio with the ends of its interval, all above zero; none where there is none.
+    /// The ratio with the ends of its interval, all above zero; `None` if there is none.
     pub value: Option<Around>,
-    /// Said instead of a ratio, where the two differ by something that is none.
+    /// Shown instead of a ratio, if the difference is not a ratio.
     pub instead: Option<String>,
 }
 
 impl Ratios {
-    /// Where a ratio stands between the left (0) and the right end (1) of the drawing: by logarithm, 1 in the middle.
-    /// What lies further out than ten times stands at the end.
+    /// The position of a ratio between the left (0) and the right end (1) of the drawing: logarithmic, 1 in the
+    /// middle. Anything more than ten times away is at the end.
     pub fn place(&self, ratio: f64) -> f64 {
         ((ratio.max(f64::MIN_POSITIVE).ln() / self.reach()).clamp(-1.0, 1.0) + 1.0) / 2.0
     }
 
-    /// The logarithm that the right end stands for.
+    /// The logarithm at the right end.
     fn reach(&self) -> f64 {
         let ends = self.rows.iter().filter_map(|r| r.value).flat_map(|v| [v.low, v.high]);
         let far = ends.filter(|v| *v > 0.0).map(|v| v.ln().abs()).fold(0.0, f64::max);
         (far * 1.05).clamp((1.0 + 3.0 * self.equivalence_margin).ln().max(0.01), 10f64.ln())
     }
 
-    /// Ratios worth a label: 1, and a round one as far to either side as there is room for.
+    /// Ratios worth a label: 1, and a round one on either side as far out as there is room.
     pub fn ticks(&self) -> [f64; 3] {
         let round = [10.0, 5.0, 3.0, 2.0, 1.5, 1.25, 1.1, 1.05, 1.02, 1.01];
         let most = round.into_iter().find(|r: &f64| r.ln() <= self.reach() * 0.93).unwrap_or(1.01);
@@ -249,7 +248,7 @@ impl Ratios {
 }
 
 impl Ratio {
-    /// `1.10 × (1.02 … 1.19)`, or nothing to tell.
+    /// `1.10 × (1.02 … 1.19)`, or the placeholder.
     pub fn described(&self) -> String {
         let number = |v: f64| crate::figures::number(crate::figures::round(v, 3));
         let nothing = || self.instead.clone().unwrap_or(crate::figures::NOTHING.to_owned());
@@ -259,7 +258,7 @@ impl Ratio {
     }
 }
 
-/// A figure of a case: its median and the range over trials; `None` where it cannot be known.
+/// A figure of a case: its median and the range over trials; `None` if unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Median.
@@ -271,7 +270,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Where its median is drawn: at what it is, or at what it is at least, beyond which it is open.
+    /// Where its median is drawn: at its value, or at its lower bound, from where it is open.
     pub fn drawn(&self) -> Option<(f64, bool)> {
         match self.median {
             Value::Known(v) => Some((v, false)),
@@ -298,17 +297,18 @@ pub struct Chart {
     pub unit: Unit,
     /// Drawn on a logarithmic scale.
     pub logarithmic: bool,
-    /// Where the axis begins and ends; without it at the first and the last value of its group.
+    /// Where the axis begins and ends; by default the first and the last value of its group.
     pub span: Option<(f64, f64)>,
-    /// Where the values stand, ascending, as [`Chart::along`] says.
+    /// The positions of the values, ascending, as [`Chart::along`] defines.
     pub at: Vec<f64>,
     /// Lines, each with a value per place.
     pub lines: Vec<Line>,
-    /// How often values fell where: a column for each place.
+    /// How values are distributed: a column for each position.
     pub heat: Option<Heat>,
     /// Moments worth marking.
     pub marks: Vec<Mark>,
-    /// Moments at which the plan changes the load: stages, and loads that begin later. Up to a `:` is what they are called.
+    /// Moments at which the plan changes the load: stages, and loads that begin later. The part before `:` is the
+    /// label.
     pub turns: Vec<Mark>,
     /// Stretches of time worth marking.
     pub bands: Vec<Band>,
@@ -321,18 +321,18 @@ pub struct Chart {
 pub struct Multiples {
     /// Which part: `Load`, `Other components`.
     pub title: String,
-    /// In the order in which they are read.
+    /// In reading order.
     pub charts: Vec<Chart>,
-    /// What would have been a chart without information, a sentence each: `Throttled: never.`
+    /// Would-be charts without information, a sentence each: `Throttled: never.`
     pub quiet: Vec<String>,
 }
 
-/// The figures that matter over a numeric axis. Forms of letters alone leave it out: the cases stand in a table or in grids.
+/// The figures that matter over a numeric axis. Text formats leave it out: the cases are in a table or in grids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trends {
     /// The axis: `Over payload`.
     pub title: String,
-    /// A drawing a figure, and for each combination of further axes.
+    /// A drawing for each figure, and for each combination of further axes.
     pub planes: Vec<Plane>,
     /// What a reader must know about them.
     pub note: Option<String>,
@@ -347,7 +347,7 @@ pub enum Along {
     Nines,
 }
 
-/// How often values fell where.
+/// How values are distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
     /// Edges of the rows in the chart's unit, ascending, one more than there are rows.
@@ -362,7 +362,7 @@ impl Heat {
         self.columns.iter().flatten().copied().max().unwrap_or(0)
     }
 
-    /// How strong a number of values is shown, in 0..=1: by logarithm, so that a few slow ones are seen beside
+    /// How strongly a number of values is shown, in 0..=1: logarithmic, so that a few slow ones are visible beside
     /// thousands of fast ones. Anything above zero shows.
     pub fn strength(count: u64, most: u64) -> f64 {
         match (count, most) {
@@ -377,13 +377,13 @@ impl Heat {
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// A value for each place; `None` where nothing was read.
+    /// A value for each position; `None` if nothing was read.
     pub values: Vec<Option<f64>>,
-    /// What it is drawn in.
+    /// Its colour.
     pub colour: Colour,
     /// A limit: dashed, and not a measurement.
     pub limit: bool,
-    /// Components it is of; none where it is of the load.
+    /// Components it is about; empty for the load.
     pub of: Vec<String>,
 }
 
@@ -407,10 +407,10 @@ pub struct Band {
     pub text: String,
 }
 
-/// Cases side by side: a row a case, a column for each figure that matters.
+/// Cases side by side: one row per case, a column for each figure that matters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseTable {
-    /// Heads of the columns that tell cases apart.
+    /// Heads of the columns that distinguish cases.
     pub labels: Vec<String>,
     /// Heads of the figures.
     pub figures: Vec<FigureHead>,
@@ -427,7 +427,7 @@ pub struct FigureHead {
     pub name: String,
     /// What it is.
     pub about: String,
-    /// Its bars are drawn by logarithm.
+    /// Its bars are on a logarithmic scale.
     pub is_logarithmic: bool,
     /// It has bars.
     pub has_bars: bool,
@@ -461,11 +461,11 @@ pub struct FigureCell {
     pub share: Option<f64>,
     /// It is at least this.
     pub is_open: bool,
-    /// How it differs from the base, and how to take that.
+    /// How it differs from the base, and the weight of that.
     pub difference: Option<(String, Weight)>,
 }
 
-/// Cases of two axes: a grid for each figure that matters, and for each combination of further axes.
+/// Cases of two axes: one grid for each figure that matters, and for each combination of further axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grids {
     /// The axis that runs down.
@@ -485,9 +485,9 @@ pub struct Grids {
 pub struct Grid {
     /// The figure.
     pub figure: String,
-    /// Values of the axes that it is for; empty where there are no others.
+    /// Values of the facet axes; empty if there are no others.
     pub facet: String,
-    /// By row and column; `None` where there is no such case.
+    /// By row and column; `None` if there is no such case.
     pub cells: Vec<Vec<Option<GridCell>>>,
 }
 
@@ -498,7 +498,7 @@ pub struct GridCell {
     pub text: String,
     /// Smallest … largest.
     pub range: Option<String>,
-    /// How much it is of the most, 0 to 1.
+    /// Its share of the maximum, 0 to 1.
     pub share: Option<f64>,
     /// Id of its section.
     pub section: String,
@@ -506,25 +506,25 @@ pub struct GridCell {
     pub verdict: Verdict,
 }
 
-/// The system under test in one case: who asks whom, and what each uses of what it may.
+/// The system under test in one case: who calls whom, and how much each uses of its limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawing {
     /// The case.
     pub case: String,
-    /// In the order of the request's way: each layer is asked by those before it.
+    /// In the order of the request's path: each layer is called by those before it.
     pub layers: Vec<Vec<Node>>,
-    /// Who asks whom, by names of nodes.
+    /// Who calls whom, by names of nodes.
     pub edges: Vec<Edge>,
 }
 
 /// A component, or replicas of one, or loadlab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name; of replicas what their names have in common.
+    /// Its name; for replicas the common part of their names.
     pub name: String,
-    /// How many it stands for.
+    /// How many it represents.
     pub replicas: usize,
-    /// CPU and memory, with limits where there are any.
+    /// CPU and memory, with limits if there are any.
     pub gauges: Vec<Gauge>,
     /// In a few words: what the load is, or why it is the bottleneck.
     pub note: Option<String>,
@@ -543,14 +543,14 @@ pub struct Gauge {
     pub share: f64,
 }
 
-/// Who asks whom.
+/// A caller and the component it calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// Name of a node.
     pub from: String,
     /// Name of a node.
     pub to: String,
-    /// `9.8 waiting of 10 connections`; empty where nobody looked.
+    /// `9.8 waiting of 10 connections`; empty if unknown.
     pub text: String,
     /// It held the case back.
     pub is_bottleneck: bool,

@@ -16,9 +16,9 @@ use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Summary;
 use serde_json::{Map, Value as Json, json};
 
-/// The run as JSON: what was tested, and for every case its figures over trials and its trials' summaries
-/// exactly as they stand in the record. A cut-off trial's summary is put together from what there is of it;
-/// a missing one is `null`, with the reason in `trouble`.
+/// The run as JSON: what was tested, and for every case its figures over trials and its trials' summaries exactly as
+/// in the record. A cut-off trial's summary is reconstructed from what is left of it; a missing one is `null`, with
+/// the reason in `trouble`.
 pub fn json(run: &RunRecord) -> String {
     let findings = findings(run);
     let m = &run.manifest;
@@ -102,7 +102,7 @@ fn suspect(s: &Suspect) -> Json {
     json!({ "kind": s.kind.name(), "who": s.who, "at_s": s.at_s, "share": s.share, "text": s.text, "evidence": s.evidence })
 }
 
-/// Comparisons of two cases each, as `loadlab compare --format json` tells them.
+/// Comparisons of two cases each, as `loadlab compare --format json` prints them.
 pub fn comparisons_json(comparisons: &[Comparison]) -> String {
     let document = json!({ "comparisons": comparisons.iter().map(comparison).collect::<Vec<_>>() });
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
@@ -205,9 +205,9 @@ fn figure(case: &CaseFindings<'_>, metric: &Metric) -> Json {
     out
 }
 
-/// One row a figure of a trial: `case`, the axes, `trial`, `verdict`, `figure`, `value`, `unit`, `note`. What
-/// cannot be known has no value and says why in `note` (`over 1000`: at least that; `estimate 41 interval 30..44`: too few
-/// samples; in records of before `needs 1000`).
+/// One row per figure of a trial: `case`, the axes, `trial`, `verdict`, `figure`, `value`, `unit`, `note`. Unknown
+/// figures have no value and the reason in `note` (`over 1000`: at least that; `estimate 41 interval 30..44`: too few
+/// samples; in older records `needs 1000`).
 pub fn csv(run: &RunRecord) -> String {
     let findings = findings(run);
     let of_plan = if findings.are_of_plan { findings.figures.as_slice() } else { &[] };
@@ -237,7 +237,7 @@ pub fn csv(run: &RunRecord) -> String {
     out
 }
 
-/// An estimate and its interval, open on a side where no number stands.
+/// An estimate and its interval, open on a side without a number.
 fn between(estimate: Estimate) -> String {
     let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
     let value = estimate.value.map_or(String::new(), |v| format!("estimate {v} "));
@@ -298,7 +298,7 @@ fn rows(out: &mut String, lead: &str, summary: &Summary, (of_plan, trouble): (&[
     }
 }
 
-/// A field of RFC 4180: quoted where it must be, and where a spreadsheet would take it for a formula.
+/// A field of RFC 4180: quoted if it must be, or if a spreadsheet would take it for a formula.
 fn field(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let formula = text.starts_with(['=', '+', '-', '@']);

@@ -1,7 +1,7 @@
-//! Figures as people read them: durations, percentiles that may be unknown, shares, counts.
+//! Figures for readers: durations, percentiles that may be unknown, shares, counts.
 //!
-//! One place, so that the terminal, Markdown and HTML never disagree about a number. A figure that is not
-//! known is words (`41.2 ms (29.8…≥44.0)`, `> 30 s`, `–`), never zero.
+//! All in one place, so that the terminal, Markdown and HTML never disagree about a number. An unknown figure is
+//! shown in words (`41.2 ms (29.8…≥44.0)`, `> 30 s`, `–`), never as zero.
 
 use loadlab_analysis::metric::{self, Few, Metric, Unit, Value};
 use loadlab_record::quantile::Estimate;
@@ -9,7 +9,7 @@ use loadlab_record::summary::Distribution;
 pub use loadlab_record::units::plural;
 use loadlab_record::units::{estimate_text, format_bytes, format_count, format_duration_ns, significant};
 
-/// What stands where there is nothing to tell.
+/// Shown if there is no value.
 pub const NOTHING: &str = "–";
 
 /// A duration in milliseconds.
@@ -22,7 +22,7 @@ pub fn seconds(value: f64) -> String {
     if value == 0.0 { "0 s".to_owned() } else { format_duration_ns(value * 1e9) }
 }
 
-/// A share in 0..=1 as per cent: as many digits as it takes not to round a failure away (`0.02 %`, `99.98 %`).
+/// A share in 0..=1 as per cent: with enough digits not to round a failure away (`0.02 %`, `99.98 %`).
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     let distance = value.abs().min((100.0 - value).abs());
@@ -48,7 +48,7 @@ pub fn cpu_percent(value: f64) -> String {
     }
 }
 
-/// A whole number with thousands apart.
+/// A whole number with thousands separators.
 pub fn count(value: u64) -> String {
     format_count(value as f64)
 }
@@ -63,7 +63,7 @@ pub fn bytes(value: f64) -> String {
     format_bytes(value)
 }
 
-/// A plain number, four significant digits at most, thousands apart.
+/// A plain number, at most four significant digits, with thousands separators.
 pub fn number(value: f64) -> String {
     if value.fract() == 0.0 || value.abs() >= 1000.0 {
         return format_count(value);
@@ -77,18 +77,18 @@ pub fn or_nothing<T>(value: Option<T>, format: impl Fn(T) -> String) -> String {
     value.map_or_else(|| NOTHING.to_owned(), format)
 }
 
-/// A number to so many significant digits.
+/// Rounds to this many significant digits.
 pub fn round(value: f64, digits: i32) -> f64 {
     significant(value, digits).parse().unwrap_or(value)
 }
 
-/// `p99_9` as people write it: `p99.9`.
+/// `p99_9` in the usual notation: `p99.9`.
 pub fn percentile_label(name: &str) -> String {
     name.replace('_', ".")
 }
 
-/// A figure of a distribution by its name, as it can be known: the value, `> 30 s` where it lies among
-/// censored ones, the estimate with its interval where there are too few samples, `–` where there are none.
+/// A figure of a distribution by its name, as far as known: the value, `> 30 s` if it lies among censored ones, the
+/// estimate with its interval if there are too few samples, `–` if there are none.
 pub fn figure(distribution: &Distribution, name: &str) -> String {
     value(metric::figure(distribution, name), Unit::Ms)
 }
@@ -102,13 +102,13 @@ pub fn short_figure(distribution: &Distribution, name: &str) -> String {
 }
 
 fn short(few: Few, unit: Unit) -> String {
-    // Where there is no upper end, the largest sample is no more than a lower bound.
+    // If there is no upper end, the largest sample is only a lower bound.
     let Estimate { value, low, high } = few.estimate;
     let mark = if value.is_none() || high.is_none() && low == value { "≥ " } else { "~" };
     format!("{mark}{}", known(few.likely(), unit))
 }
 
-/// A figure for a cell: of few samples the estimate alone, with its interval by itself.
+/// A figure for a cell: with few samples only the estimate, and its interval separately.
 pub fn in_cell(of: Value, metric: &Metric) -> (String, Option<String>) {
     match of {
         Value::Between(few) if !few.is_unknown() => {
@@ -120,13 +120,13 @@ pub fn in_cell(of: Value, metric: &Metric) -> (String, Option<String>) {
     }
 }
 
-/// A figure's name as a table's row: percentiles as people write them, all else as it is.
+/// A figure's name for a table's row: percentiles in the usual notation, everything else unchanged.
 pub fn percentile_label_of(id: &str) -> String {
     let digits = id.strip_prefix('p').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     if digits { percentile_label(id) } else { id.to_owned() }
 }
 
-/// A value in its unit, as it can be known.
+/// A value in its unit, as far as known.
 pub fn value(value: Value, unit: Unit) -> String {
     match value {
         Value::Known(v) => known(v, unit),
@@ -137,7 +137,7 @@ pub fn value(value: Value, unit: Unit) -> String {
     }
 }
 
-/// A value of a figure, with what it counts where the plan says so.
+/// A value of a figure, with what it counts if the plan declares that.
 pub fn described(of: Value, metric: &Metric) -> String {
     let text = value(of, metric.unit);
     match (&metric.counts, of) {
@@ -160,7 +160,7 @@ fn known(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A range of values; a unit both have stands once. `None` where both read the same.
+/// A range of values; a common unit appears once. `None` if both read the same.
 pub fn range(min: Option<f64>, max: Value, unit: Unit) -> Option<String> {
     let (from, to) = (known(min?, unit), value(max, unit));
     if from == to {

@@ -1,7 +1,7 @@
-//! Runs side by side as time went on: a list with verdicts and key figures, and how one figure of each case moved.
+//! Runs side by side over time: a list with verdicts and key figures, and how one figure of each case changed.
 //!
-//! A run's figures are its cases' medians over trials, as everywhere; nothing is said here about whether a change
-//! is more than chance.
+//! A run's figures are its cases' medians over trials, as everywhere; whether a change is more than chance is not
+//! judged here.
 
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::findings::{Findings, findings};
@@ -20,12 +20,12 @@ use crate::render::text::{self, open_scale};
 use crate::render::verdict_word;
 use crate::terminal::{Paint, Tone, cut, hanging, left, right, width_of};
 
-/// Behind the line of a baseline.
+/// Suffix of a baseline's line.
 const BASELINE: &str = "  ← baseline";
 
-/// A run and what it is called in a list: its folder.
+/// A run and its name in a list: its folder.
 pub struct Listed {
-    /// Its folder, as a command takes it.
+    /// Its folder, in the form commands accept.
     pub name: String,
     /// Its record; summaries are enough.
     pub run: RunRecord,
@@ -33,7 +33,7 @@ pub struct Listed {
     pub baseline: bool,
 }
 
-/// The runs in the order given, as a table for a terminal so wide.
+/// The runs in the given order, as a table for a terminal of this width.
 pub fn list_text(runs: &[Listed], width: usize, colour: bool) -> String {
     let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
     let head =
@@ -123,7 +123,7 @@ fn verdict_cell(how: RunEnded, verdict: Verdict) -> Cell {
     Cell::new(word).weighing(weight)
 }
 
-/// The least and the most of a figure over the cases of a run.
+/// The lowest and the highest value of a figure over the cases of a run.
 fn over_cases(findings: &Findings<'_>, id: &str) -> Cell {
     let Some(metric) = metric::named(id) else { return Cell::new(figures::NOTHING) };
     let medians: Vec<Value> = findings.cases.iter().map(|c| c.spread(&metric).median).collect();
@@ -134,8 +134,8 @@ fn over_cases(findings: &Findings<'_>, id: &str) -> Cell {
     }
 }
 
-/// How a figure moved: for each case of each series the runs that have it, oldest first, with bars. `runs` are newest
-/// first; `wanted` says which cases.
+/// How a figure changed: for each case of each series the runs that have it, oldest first, with bars. `runs` are
+/// newest first; `wanted` selects cases.
 pub fn trend_text(
     runs: &[Listed],
     metric: &Metric,
@@ -172,19 +172,19 @@ pub fn trend_text(
 
 /// Runs that belong together: of one plan, with the same profile and the same `--set`.
 struct Series<'a> {
-    /// The plan's name, and with which profile and settings it was run.
+    /// The plan's name, with the profile and settings it was run with.
     name: String,
     /// Oldest first.
     runs: Vec<(&'a Listed, Findings<'a>)>,
 }
 
 impl Series<'_> {
-    /// What a case is called among so many series.
+    /// The title of a case among this many series.
     fn titled(&self, case: &str, of: usize) -> String {
         if of > 1 { format!("{} / {case}", self.name) } else { case.to_owned() }
     }
 
-    /// Runs that have no such case, in words.
+    /// Runs without this case, in words.
     fn without(&self, case: &str) -> Option<String> {
         let without = self.runs.iter().filter(|(_, f)| case_of(f, case).is_none()).count();
         let runs = figures::plural(self.runs.len() as u64, "run", "runs");
@@ -192,14 +192,14 @@ impl Series<'_> {
     }
 }
 
-/// Whether two runs are of one plan: of the same name, and of the same text, or of the file at the same place, which may
-/// have been edited in between. A search is not its plan's runs.
+/// Whether two runs are of one plan: of the same name, and of the same text, or of the file at the same path, which
+/// may have been edited in between. A search is not one of its plan's runs.
 fn is_same_plan(a: &Manifest, b: &Manifest) -> bool {
     let same_file = a.plan_sha256 == b.plan_sha256 || a.plan_path == b.plan_path;
     a.name == b.name && same_file && a.search.is_some() == b.search.is_some()
 }
 
-/// What changed the plan: a profile, and settings.
+/// What was changed in the plan: a profile, and settings.
 fn changes(manifest: &Manifest) -> Vec<&str> {
     let changes = |option: &&str| option.starts_with("--profile") || option.starts_with("--set");
     let mut all: Vec<&str> = manifest.options.iter().map(String::as_str).filter(changes).collect();
@@ -207,7 +207,7 @@ fn changes(manifest: &Manifest) -> Vec<&str> {
     all
 }
 
-/// Runs by series, in the order in which series begin.
+/// Runs by series, in the order of the series' first runs.
 fn series<'a>(runs: Vec<(&'a Listed, Findings<'a>)>) -> Vec<Series<'a>> {
     let mut all: Vec<Series<'a>> = Vec::new();
     for (listed, findings) in runs {
@@ -222,7 +222,7 @@ fn series<'a>(runs: Vec<(&'a Listed, Findings<'a>)>) -> Vec<Series<'a>> {
                 let words: Vec<&str> =
                     std::iter::once(m.name.as_str()).chain(search).chain(changes(m)).collect();
                 let mut name = words.join(" ");
-                // Two files of one name are told apart by where they are.
+                // Two files of one name are distinguished by their paths.
                 if all.iter().any(|s| s.name == name) {
                     name = format!("{name} ({})", m.plan_path);
                 }
@@ -233,12 +233,12 @@ fn series<'a>(runs: Vec<(&'a Listed, Findings<'a>)>) -> Vec<Series<'a>> {
     all
 }
 
-/// Runs come newest first; time goes on the other way.
+/// Runs come newest first; time runs the other way.
 fn oldest_first(runs: &[Listed]) -> Vec<(&Listed, Findings<'_>)> {
     runs.iter().rev().map(|l| (l, findings(&l.run))).collect()
 }
 
-/// Cases by name, each once, in the order in which runs first had them.
+/// Cases by name, each once, in the order of first appearance.
 fn cases_of<'a>(found: &'a [(&Listed, Findings<'_>)], wanted: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
     let mut cases: Vec<&str> = Vec::new();
     for case in found.iter().flat_map(|(_, f)| &f.cases) {
@@ -279,8 +279,8 @@ fn trend_of(out: &mut String, points: &[(&Listed, Cell, Value)], width: usize, p
     }
 }
 
-/// How figures moved, as a document: for each case a drawing of each figure over the runs that have it, with the
-/// baseline’s height, and a table. `runs` are newest first; `wanted` says which cases.
+/// How figures changed, as a document: for each case a drawing of each figure over the runs that have it, with the
+/// baseline’s height, and a table. `runs` are newest first; `wanted` selects cases.
 pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool) -> Document {
     let all = series(oldest_first(runs));
     let cases: Vec<(&Series<'_>, &str)> = all
@@ -341,7 +341,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
     let around = |case: &CaseFindings<'_>| Around::over(&case.spread(metric));
     let spot = |(i, (run, case)): (usize, &(&Listed, &CaseFindings<'_>))| {
         let verdict = verdict_cell(run.run.manifest.how, case.verdict);
-        // What holds, or was not judged, needs no words.
+        // Results that hold, or were not judged, need no words.
         let doubted = match verdict.weight {
             Weight::Bad | Weight::Doubtful => format!(", {}", verdict.text),
             Weight::Plain | Weight::Good => String::new(),
@@ -361,7 +361,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
         let between = (at.low < at.high).then_some((at.low, at.high));
         Some(Mark { at: at.value, between, text: "baseline".into() })
     };
-    // The year is the same for most, and the minute tells apart what one day holds.
+    // The year is the same for most, and the minute distinguishes runs of one day.
     let label = |run: &Listed| started(&run.run.manifest).get(5..).unwrap_or_default().to_owned();
     let names = of.iter().enumerate().map(|(i, (run, _))| (i as f64, label(run))).collect();
     Plane {
@@ -406,7 +406,7 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
     }
 }
 
-/// Figures a trend can be asked of, for hints.
+/// Figures available for a trend, for hints.
 pub fn metric_names() -> String {
     let all = metric::all();
     let names: Vec<&str> = all.iter().filter(|m| m.unit != Unit::Number).map(|m| &*m.id).collect();

@@ -1,8 +1,8 @@
 //! Expectations as JUnit XML, for continuous integration that shows test results.
 //!
-//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be known, is a failure; one
-//! that too few samples leave undecided is skipped, and says so; a measurement that cannot be trusted, a trial that broke or is missing is an error. A trial without
-//! expectations is one test that passes by having been run.
+//! A case is a suite and an expectation of a trial a test. One that does not hold, or is unknown, is a failure; one
+//! that too few samples leave undecided is skipped, with that reason; a measurement that cannot be trusted, or a
+//! broken or missing trial, is an error. A trial without expectations is one test that passes by having been run.
 
 use std::fmt::Write;
 
@@ -22,14 +22,14 @@ struct Suite<'a> {
     trials: Vec<Trial<'a>>,
 }
 
-/// A trial: its number where there are several, its summary, and what spoiled it.
+/// A trial: its number if there are several, its summary, and what spoiled it.
 struct Trial<'a> {
     number: Option<u32>,
     summary: Option<&'a Summary>,
     trouble: Option<&'a str>,
 }
 
-/// What became of a test.
+/// The result of a test.
 enum Came {
     Good,
     Failure(String),
@@ -56,13 +56,14 @@ pub fn junit(run: &RunRecord) -> String {
     document(&run.manifest.name, &suites.collect::<Vec<_>>())
 }
 
-/// The expectations of one load by itself, called so.
+/// The expectations of a single load, under this name.
 pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String {
     let trials = vec![Trial { number: None, summary: Some(summary), trouble }];
     document("loadlab bench", &[Suite { name, figures: Vec::new(), trials }])
 }
 
-/// A search as one test, which passes if an answer was found. Levels that missed are no failures: a search looks for them.
+/// A search as one test, which passes if an answer was found. Levels that missed are not failures: a search looks for
+/// them.
 pub fn junit_of_search(run: &RunRecord) -> String {
     let name = escape(&run.manifest.name);
     let (answer, came) = match &run.manifest.search {
@@ -151,7 +152,7 @@ fn tests(suite: &Suite<'_>) -> Vec<(String, f64, Came)> {
     suite.trials.iter().flat_map(of_trial).collect()
 }
 
-/// The trial's time stands with its first test, so that sums are right.
+/// The trial's time is on its first test, so that sums are right.
 fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
     let named = |text: &str| trial.number.map_or(text.to_owned(), |n| format!("{text} (trial {n})"));
     let mut time_s = trial.summary.map_or(0.0, |s| s.elapsed_s);
@@ -195,7 +196,7 @@ fn came_of(expectation: &Expectation) -> Came {
     }
 }
 
-/// Text in XML 1.0, attributes included; characters that it cannot hold are replaced.
+/// Text in XML 1.0, including attributes; characters that it cannot represent are replaced.
 fn escape(text: &str) -> String {
     let held = |c: char| match c {
         '\n' => c,

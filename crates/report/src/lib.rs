@@ -1,18 +1,18 @@
-//! Findings → documents. Pure: a record goes in, text comes out, and twice the same makes the same bytes.
+//! Findings → documents. Pure: a record goes in, text comes out, and the same input gives the same bytes.
 //!
-//! - [`compose()`]: record → [`document::Document`], what a report says and in which order.
+//! - [`compose()`]: record → [`document::Document`], the contents and order of a report.
 //! - [`render`]: a document as text for a terminal, as Markdown, as HTML.
 //! - [`export`]: a record as JSON and CSV, for other programs.
 //! - [`mod@junit`]: expectations for continuous integration.
-//! - [`history`]: runs side by side as time went on.
+//! - [`history`]: runs side by side over time.
 //! - [`trial`]: the end of `loadlab bench` on a terminal.
-//! - [`figures`]: figures as people read them, the same in every format.
-//! - [`colour`]: what a colour stands for.
-//! - [`plane`]: points in a plane, and where they stand.
+//! - [`figures`]: figures for readers, the same in every format.
+//! - [`colour`]: the meanings of colours.
+//! - [`plane`]: points in a plane, and their positions.
 //! - [`bins`]: a histogram with round edges.
 //! - [`markup`]: text in HTML and XML.
 //! - [`terminal`]: text of a given width.
-//! - [`assets`]: what our pages stand on.
+//! - [`assets`]: the building blocks of our pages.
 
 pub mod assets;
 pub mod bins;

@@ -1,6 +1,6 @@
-//! Text in HTML and XML: what would be markup becomes an entity.
+//! Text in HTML and XML: markup characters become entities.
 
-/// What a character that would be markup is written as.
+/// The entity for a markup character.
 pub(crate) fn entity(c: char) -> Option<&'static str> {
     Some(match c {
         '&' => "&amp;",
@@ -12,7 +12,7 @@ pub(crate) fn entity(c: char) -> Option<&'static str> {
     })
 }
 
-/// Text that stays text, in content and in quoted attributes; its lines stay lines.
+/// Escapes text for content and quoted attributes; its lines stay lines.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! Points in a plane with what is known of how far off they may be: throughput over users, latency over throughput, a
-//! figure from run to run.
+//! Points in a plane with their uncertainty: throughput over users, latency over throughput, a figure from run to
+//! run.
 //!
-//! It holds numbers and names as they are, and where they stand; renderers draw it. Nothing in it is markup.
+//! It holds numbers, names and their positions; renderers draw it. Nothing in it is markup.
 
 use loadlab_analysis::case::Spread;
 use loadlab_analysis::metric::{Unit, Value};
@@ -11,11 +11,11 @@ use crate::colour::Colour;
 use crate::figures;
 use crate::terminal::width_of;
 
-/// An axis has about so many labels.
+/// About how many labels an axis has.
 const LABELS: f64 = 5.0;
-/// More on a logarithmic one would run into one another on a telephone.
+/// More on a logarithmic axis would overlap on a phone.
 const MOST_LABELS: usize = 8;
-/// Labels of an axis that names its places have so many letters together at most.
+/// How many letters all labels of an axis with named positions may have together.
 const MOST_LETTERS: usize = 40;
 /// A letter of a label takes this share of the axis of a small drawing.
 const LETTER: f64 = 1.0 / 42.0;
@@ -33,11 +33,11 @@ pub struct Plane {
     pub groups: Vec<Group>,
     /// Curves, as concluded from them.
     pub curves: Vec<Curve>,
-    /// Places from left to right worth marking.
+    /// Positions from left to right worth marking.
     pub marks: Vec<Mark>,
     /// Heights worth marking.
     pub heights: Vec<Mark>,
-    /// Where the values stand as a table, in words: `the table below`.
+    /// Where the values are in a table, in words: `the table below`.
     pub behind: String,
     /// What a reader must know about it.
     pub note: Option<String>,
@@ -46,20 +46,20 @@ pub struct Plane {
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it tells: `users`.
+    /// What it shows: `users`.
     pub name: String,
     /// Unit of its values.
     pub unit: Unit,
     /// Drawn on a logarithmic scale; all values are above zero then.
     pub logarithmic: bool,
-    /// Places with names of their own, instead of round numbers.
+    /// Positions with their own names, instead of round numbers.
     pub names: Vec<(f64, String)>,
-    /// Its places are numbers, and the names what the plan calls them: they stand where their numbers are.
+    /// Its positions are numbers, and the names are the plan's spelling: they are placed at their numbers.
     pub is_numeric: bool,
 }
 
 impl Axis {
-    /// Of round numbers.
+    /// With round numbers.
     pub fn of(name: &str, unit: Unit, logarithmic: bool) -> Axis {
         Axis { name: name.to_owned(), unit, logarithmic, names: Vec::new(), is_numeric: false }
     }
@@ -70,7 +70,7 @@ impl Axis {
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// What it is drawn in.
+    /// Its colour.
     pub colour: Colour,
     /// A line joins them, in their order.
     pub joined: bool,
@@ -81,9 +81,9 @@ pub struct Group {
 /// A point with its ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spot {
-    /// What it is of: `64 users`.
+    /// What it represents: `64 users`.
     pub name: String,
-    /// What stands beside it, where there is room.
+    /// The text beside it, if there is room.
     pub label: Option<String>,
     /// From left to right.
     pub across: Around,
@@ -100,13 +100,13 @@ pub struct Spot {
 pub struct Curve {
     /// Its name.
     pub name: String,
-    /// What it is drawn in.
+    /// Its colour.
     pub colour: Colour,
     /// Its points, from left to right.
     pub line: Vec<(f64, Around)>,
 }
 
-/// A place or a height with a name, and the interval it lies in where one is known.
+/// A position or a height with a name, and the interval it lies in if known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// The value.
@@ -134,7 +134,7 @@ impl Around {
         Around { value, low: value, high: value }
     }
 
-    /// A figure over trials: the median, and all of them; none where it is not known.
+    /// A figure over trials: the median, and all of them; `None` if unknown.
     pub fn over(spread: &Spread) -> Option<Around> {
         let value = spread.median.known()?;
         Some(Around {
@@ -145,7 +145,7 @@ impl Around {
     }
 }
 
-/// A value as a share of an axis, and where its labels stand.
+/// Maps values to shares of an axis, and positions its labels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     low: f64,
@@ -154,7 +154,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Over these values: from zero, or by logarithm from a little below the least.
+    /// Over these values: from zero, or logarithmic from a little below the lowest.
     pub fn over(values: impl Iterator<Item = f64>, axis: &Axis) -> Scale {
         let known = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
         let (least, most) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), v| (l.min(v), m.max(v)));
@@ -183,7 +183,7 @@ impl Scale {
         Scale { low: least - room, high: most + room, logarithmic }
     }
 
-    /// Names of numbers where they have room: the ends first, then from left to right.
+    /// Names of numbers that have room: the ends first, then from left to right.
     fn apart(&self, names: &[(f64, String)]) -> Vec<(f64, String)> {
         let mut all: Vec<&(f64, String)> = names.iter().collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -203,7 +203,7 @@ impl Scale {
         kept.into_iter().cloned().collect()
     }
 
-    /// 0 at the beginning, 1 at the end; what lies beyond stands at the end.
+    /// 0 at the beginning, 1 at the end; anything beyond is placed at the end.
     pub fn place(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln(),
@@ -217,7 +217,7 @@ impl Scale {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Round numbers within it: 1, 2 and 5 times powers of ten, and where they are many the powers alone.
+    /// Round numbers within it: 1, 2 and 5 times powers of ten, and if that is too many, only the powers.
     fn round_numbers(&self) -> Vec<f64> {
         if self.logarithmic {
             let (from, to) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
@@ -235,10 +235,10 @@ impl Scale {
         (0..=(self.high / step) as u32).map(|i| f64::from(i) * step).collect()
     }
 
-    /// Labels of an axis on this scale: where, and what.
+    /// Labels of an axis on this scale: position and text.
     pub fn labels(&self, axis: &Axis) -> Vec<(f64, String)> {
         if axis.names.is_empty() {
-            // Nothing is nothing in every unit.
+            // Zero is zero in every unit.
             let words =
                 |v: f64| if v == 0.0 { "0".to_owned() } else { figures::value(Value::Known(v), axis.unit) };
             let described = |v: f64| (v, words(v));
@@ -254,15 +254,15 @@ impl Scale {
         }
         let longest = axis.names.iter().map(|(_, name)| width_of(name)).max().unwrap_or(1).max(1);
         let step = axis.names.len().div_ceil((MOST_LETTERS / longest).clamp(2, 8)).max(1);
-        // The last one is always told: the newest run is what a reader looks for.
+        // The last one is always shown: readers look for the newest run.
         let kept = |i: usize| (axis.names.len() - 1 - i).is_multiple_of(step);
         axis.names.iter().enumerate().filter(|(i, _)| kept(*i)).map(|(_, name)| name.clone()).collect()
     }
 }
 
 impl Plane {
-    /// Scales of both axes: across, up. They hold every point and its range, every curve and mark, but of bands only
-    /// what lies there anyway: an interval without end would leave the points a corner.
+    /// Scales of both axes: across, up. They include every point and its range, every curve and mark, but bands only
+    /// as far as that anyway: an interval without end would squeeze the points into a corner.
     pub fn scales(&self) -> (Scale, Scale) {
         let ends = |a: Around| [a.value, a.low, a.high];
         let spots = || self.groups.iter().flat_map(|g| &g.spots);
@@ -278,8 +278,8 @@ impl Plane {
         (Scale::over(across, &self.across), Scale::over(up, &self.up))
     }
 
-    /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`; over a numeric axis, where its name is that
-    /// of the case, `size=10KiB, users=5: p99 48.2 ms`.
+    /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`; over a numeric axis, where its name
+    /// is that of the case, `size=10KiB, users=5: p99 48.2 ms`.
     pub fn described(&self, group: &Group, spot: &Spot) -> String {
         let least = if spot.is_open { "≥ " } else { "" };
         let up = described_around(spot.up, self.up.unit);

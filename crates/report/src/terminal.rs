@@ -1,18 +1,18 @@
 //! Text for a terminal of a given width: colour that can be left out, wrapping, columns, bars.
 //!
-//! Widths are columns of a terminal, not bytes: wide East Asian characters and emoji take two, combining
-//! marks none. Nothing here asks the environment: the caller decides about width and colour.
+//! Widths are columns of a terminal, not bytes: wide East Asian characters and emoji take two, combining marks none.
+//! Nothing here reads the environment: the caller decides about width and colour.
 
 use std::fmt::Write;
 
-/// What a piece of text is, for colour. Meaning never rests on it alone.
+/// The role of a piece of text, for colour. Meaning never depends on it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// Neutral.
     Plain,
     /// A heading, the figure to look at.
     Strong,
-    /// Said by the way.
+    /// Secondary.
     Faint,
     /// Holds, passed.
     Good,
@@ -47,8 +47,8 @@ impl Paint {
     }
 }
 
-/// Columns a character takes. Ranges: Unicode's combining blocks (none) and East Asian Wide / emoji (two);
-/// exact enough for names and units, and it must not need a table of its own to keep up to date.
+/// Columns a character takes. Ranges: Unicode's combining blocks (none) and East Asian Wide / emoji (two); exact
+/// enough for names and units, without a table that would have to be kept up to date.
 fn char_width(c: char) -> usize {
     match c as u32 {
         0..=0x1f | 0x7f..=0x9f => 0,
@@ -74,14 +74,14 @@ pub fn width_of(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// A character that can steer a terminal or reorder a line: C0 and C1 controls, Unicode's line ends, and overrides and
-/// isolates of the writing direction.
+/// A character that can control a terminal or reorder a line: C0 and C1 controls, Unicode's line ends, and overrides
+/// and isolates of the writing direction.
 pub fn is_harmful(c: char) -> bool {
     c.is_control() || matches!(c as u32, 0x2028 | 0x2029 | 0x202a..=0x202e | 0x2066..=0x2069)
 }
 
-/// Control characters (escape sequences of a server's answer among them) made visible, tabs and line ends
-/// made spaces: what others sent must not steer the terminal.
+/// Makes control characters visible (including escape sequences in a server's answer), and turns tabs and line ends
+/// into spaces: foreign text must not control the terminal.
 pub fn harmless(text: &str) -> String {
     text.chars().map(harmless_char).collect()
 }
@@ -99,8 +99,8 @@ pub fn harmless_lines(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { c } else { harmless_char(c) }).collect()
 }
 
-/// The same for text that is painted already: lines stay lines, and colours stay colours. It is the last thing before a
-/// terminal, so that whatever was forgotten before can change a colour and nothing else.
+/// The same for text that is already painted: lines stay lines, and colours stay colours. It is the last step before
+/// a terminal, so that anything missed earlier can change a colour and nothing else.
 pub fn harmless_painted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -118,8 +118,9 @@ pub fn harmless_painted(text: &str) -> String {
     out
 }
 
-/// Bytes of the escape sequence that a text begins with, if it is one that [`Paint`] or help texts use: weight, underline
-/// and the sixteen colours of letters. Not among them are hidden, blinking and inverse letters, which can deceive.
+/// Bytes of the escape sequence that a text begins with, if it is one that [`Paint`] or help texts use: weight,
+/// underline and the sixteen foreground colours. Hidden, blinking and inverse letters, which can deceive, are
+/// excluded.
 fn colour_length(text: &str) -> usize {
     let Some((codes, _)) = text.strip_prefix("\x1b[").and_then(|t| t.split_once('m')) else { return 0 };
     let is_colour = |code: &str| {
@@ -149,8 +150,8 @@ pub fn cut(text: &str, columns: usize) -> String {
     out
 }
 
-/// Texts cut to `columns` that stay as different as they were: where two would look alike, what is left out lies in
-/// their middle, and where that does not tell them apart either, they are numbered.
+/// Texts cut to `columns` that remain distinct: where two would look alike, their middles are left out instead, and
+/// where that does not distinguish them either, they are numbered.
 pub fn cut_apart(texts: &[String], columns: usize) -> Vec<String> {
     let differ = |cuts: &[String]| {
         let alike = |i: usize, j: usize| cuts[i] == cuts[j] && texts[i] != texts[j];
@@ -250,8 +251,8 @@ pub fn hanging(out: &mut String, first: &str, text: &str, columns: usize, paint:
     }
 }
 
-/// Items separated by `·`, broken between items where a line is full, and inside of one only where it alone
-/// is wider than a line. They are made [`harmless`].
+/// Items separated by `·`, broken between items when a line is full, and inside one only if it alone is wider than a
+/// line. They are made [`harmless`].
 pub fn items(out: &mut String, items: &[String], columns: usize) {
     let mut line = String::new();
     let mut flush = |line: &str| {
@@ -284,7 +285,7 @@ pub fn bar(share: f64, columns: usize) -> String {
     out
 }
 
-/// A bar to where a value lies at least, and hatched from there to the end: it may be anything beyond.
+/// A bar up to the lower bound of a value, and hatched from there to the end: it may be anything beyond.
 pub fn open_bar(share: f64, columns: usize) -> String {
     let solid = bar(share, columns);
     let rest = columns.saturating_sub(width_of(&solid));

@@ -1,6 +1,6 @@
 //! The end of `loadlab bench` on a terminal: one trial, headline first.
 //!
-//! Readable without colour, from 40 columns on. It draws what the summary says and concludes nothing.
+//! Readable without colour, from 40 columns on. It renders what the summary contains and concludes nothing.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, items, left, rig
 
 /// Failed exchanges shown; the record keeps more.
 const EXAMPLES: usize = 3;
-/// Columns of a figure, a space before it included; with intervals, where there is room, as many as they take.
+/// Columns of a figure, including a space before it; with intervals, if there is room, as many as they take.
 const FIGURE: usize = 14;
 /// Columns of a row's name.
 const NAME: usize = 9;
@@ -75,7 +75,7 @@ impl Page {
             0 => "none failed".to_owned(),
             n => format!("{} failed ({})", count(n), percent(n as f64 / s.requests.started.max(1) as f64)),
         };
-        // Where rates are of a part alone, whoever divides must know of which.
+        // If rates cover only a part, a reader who divides must know which.
         let window_s = s.window.length_s();
         let over = match (s.elapsed_s - window_s).abs() > 0.02 * s.elapsed_s {
             true => format!(" over {}", seconds(window_s)),
@@ -108,11 +108,11 @@ impl Page {
         }
     }
 
-    /// Percentiles, one column for each kind of time that says something of its own.
+    /// Percentiles, one column for each kind of time that adds information.
     fn times(&self, out: &mut String, s: &Summary) {
         let columns = time_columns(s);
         let rows = ["min", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max", "mean", "stdev"];
-        // Where there is no room for intervals, they stand below.
+        // If there is no room for intervals, they go below.
         let widest = |d: &Distribution| rows.map(|row| width_of(&figures::figure(d, row))).into_iter().max();
         let column = columns.iter().filter_map(|(_, d)| widest(d)).max().unwrap_or(0).max(FIGURE - 1) + 1;
         let is_wide = NAME + column * columns.len() <= self.width;
@@ -149,7 +149,7 @@ impl Page {
 
     fn histogram(&self, out: &mut String, ok: &Histogram) {
         let bins = bins(ok);
-        // One bin is said by min and max already.
+        // A single bin is already described by min and max.
         if bins.len() < 2 {
             return;
         }
@@ -291,7 +291,7 @@ impl Page {
             return;
         }
         self.heading(out, "What failed, for example");
-        // One of each outcome first: ten refused connections teach no more than one.
+        // One of each outcome first: ten refused connections are no more informative than one.
         let mut shown: Vec<&Example> = Vec::new();
         for example in &failed {
             if shown.iter().all(|s| s.outcome != example.outcome) {
@@ -309,8 +309,8 @@ impl Page {
         }
     }
 
-    /// What was watched beside the load, and what held it back. Where nobody looked there is nothing to say; where
-    /// somebody could not be seen there is.
+    /// What was watched beside the load, and what held it back. If nothing was watched there is nothing to report; if
+    /// something could not be seen there is.
     fn components(&self, out: &mut String, s: &Summary) {
         let Some(bottleneck) = answer_of_watched(s) else { return };
         self.heading(out, "First bottleneck");
@@ -377,7 +377,7 @@ impl Page {
     }
 }
 
-/// What is known of the percentiles of which there are too few samples, and how they are marked.
+/// What is known of percentiles with too few samples, and how they are marked.
 fn few_words(d: &Distribution, with_figures: bool) -> String {
     let shown = PERCENTILES.iter().filter(|(name, _)| d.few.of(name).is_some());
     let intervals =
@@ -401,14 +401,14 @@ fn few_words(d: &Distribution, with_figures: bool) -> String {
     }
 }
 
-/// Two columns in front of every line.
+/// Indents every line by two columns.
 fn indent(out: &mut String, lines: &str) {
     for line in lines.lines() {
         let _ = writeln!(out, "  {line}");
     }
 }
 
-/// A verdict in one word, and its tone; nothing where nothing was expected.
+/// A verdict in one word, and its tone; empty if nothing was expected.
 pub fn verdict_word(verdict: Verdict) -> (&'static str, Tone) {
     match verdict {
         Verdict::Pass => ("PASS", Tone::Good),
@@ -419,7 +419,7 @@ pub fn verdict_word(verdict: Verdict) -> (&'static str, Tone) {
     }
 }
 
-/// Closed model without pacing: what a slow answer made its user miss is in no figure.
+/// Closed model without pacing: no figure contains what a slow answer made its user miss.
 pub fn waits_unseen(load: &LoadFacts) -> bool {
     match load.loads.is_empty() {
         true => load.model == "closed" && load.pace_s.is_none(),
@@ -432,7 +432,7 @@ pub fn thinks(load: &LoadFacts) -> bool {
     load.think_s.is_some_and(|s| s > 0.0)
 }
 
-/// What went on after the load was over; nothing where it was soon done.
+/// What continued after the load was over; `None` if it was soon done.
 pub fn straggler_words(s: &Summary) -> Option<String> {
     let Stragglers { ok, failed, tail_s } = s.stragglers;
     let who = match (ok, failed) {
@@ -449,7 +449,7 @@ pub fn straggler_words(s: &Summary) -> Option<String> {
     ))
 }
 
-/// What was asked for, an item a fact.
+/// What was requested, one item per fact.
 pub fn load_words(load: &LoadFacts) -> Vec<String> {
     let mut words = Vec::new();
     if !load.url.is_empty() {
@@ -496,7 +496,7 @@ fn think_words(load: &LoadFacts) -> Option<String> {
     })
 }
 
-/// Stages that are spelled out.
+/// How many stages are spelled out.
 const STAGES: usize = 12;
 
 /// `stages: 0 → 100 over 10.0 s, 100 for 30.0 s`; the first few.
@@ -508,7 +508,7 @@ fn stage_words(load: &LoadFacts) -> Option<String> {
     (!said.is_empty()).then(|| format!("stages: {}", said.join(", ")))
 }
 
-/// When each stage begins, seconds from the load's start, and what it does; jumps among them.
+/// When each stage begins, seconds from the load's start, and what it does; including jumps.
 pub(crate) fn stages(load: &LoadFacts) -> Vec<(f64, String)> {
     let level = |value: f64| match load.rate_per_s.is_some() {
         true => rate(value),
@@ -528,7 +528,7 @@ pub(crate) fn stages(load: &LoadFacts) -> Vec<(f64, String)> {
     said
 }
 
-/// The kinds of time that say something of their own, with a name each.
+/// The kinds of time that add information, with a name each.
 fn time_columns(s: &Summary) -> Vec<(&'static str, &Distribution)> {
     let mut columns = vec![("response", &s.response_ms)];
     let mut add = |wanted: bool, name, d| {
@@ -579,7 +579,7 @@ fn histogram_lines(bins: &[Bin], width: usize) -> Vec<BarLine> {
         .collect()
 }
 
-/// What the generator used, an item a fact.
+/// What the generator used, one item per fact.
 pub fn generator_words(g: &Generator, length_s: f64) -> Vec<String> {
     if g.threads == 0 {
         return vec!["the load's own program, which is among the components".to_owned()];

@@ -1,5 +1,4 @@
-//! The HTML report in a real browser: what is clicked, dragged and pressed does what it says, and nothing appears on
-//! the console.
+//! The HTML report in a real browser: clicks, drags and keys do what they should, and nothing appears on the console.
 
 #[path = "support/browser.rs"]
 mod driver;
@@ -24,7 +23,7 @@ fn page(name: &str, record: &RunRecord) -> PathBuf {
     file
 }
 
-/// Charts of the first case come to life one after the other as they come into sight.
+/// Charts of the first case come to life one after the other as they scroll into view.
 fn draw_all(browser: &mut Browser) {
     browser.value(
         "(async () => { for (const f of document.querySelectorAll('.chart')) { if (!f.offsetParent) continue; \
@@ -137,7 +136,7 @@ fn tables_open_and_are_copied() {
     browser.is_silent();
 }
 
-/// What a report of twelve cases of ten minutes with ten components may weigh: what is sent by mail.
+/// The maximum size of a report of twelve cases of ten minutes with ten components: small enough to mail.
 const MOST_BYTES: u64 = 1_500_000;
 
 #[test]
@@ -210,7 +209,7 @@ fn thirty() -> RunRecord {
     })
 }
 
-/// Boxes of text that stand in one another's way, or out of their own; as words.
+/// Text boxes that overlap one another, or overflow; as words.
 const CROWDED: &str = "(() => {
     const bad = [];
     const boxes = [...document.querySelectorAll('.node, .arrows, .figures td, .figures th, .answer div, h1, .sub, .tabs')]
@@ -277,7 +276,7 @@ fn the_first_screen_holds_the_answer() {
     browser.is_silent();
 }
 
-/// How charts lie: what is over something else or out of its own, and how many stand abreast at most; as words.
+/// The layout of charts: what overlaps or overflows, and how many are side by side at most; as words.
 const LAID_OUT: &str = "(() => {
     const bad = [];
     const box = (e) => e.getBoundingClientRect();
@@ -403,7 +402,7 @@ fn an_hour_is_drawn_and_its_data_unpacked() {
         (browser.value("Math.round(loadlab.readyMs)"), browser.value("loadlab.living.size"));
     eprintln!("ready after {ready} ms, {charts} charts");
     assert!(charts.as_u64() > Some(6), "{charts}");
-    // each value is there, from the first to the last minute
+    // each value is present, from the first to the last minute
     let drawn = "(() => { const u = loadlab.living.get(document.querySelector('[data-chart=case-1-cpu]')); \
                  return [u.data.length, u.data[0].length, u.data[1].filter((v) => v > 0).length]; })()";
     let drawn = browser.value(drawn);
@@ -416,7 +415,7 @@ fn an_hour_is_drawn_and_its_data_unpacked() {
     browser.is_silent();
 }
 
-/// Pictures of one part of a page on every screen and on paper, to be looked at.
+/// Pictures of one part of a page on every screen and on paper, for inspection.
 fn pictures(browser: &mut Browser, name: &str, selector: &str) {
     for (width, scheme, medium) in [
         (400, "light", ""),

@@ -1,5 +1,5 @@
-//! One committed record, one golden file per format. `UPDATE_GOLDEN=1 cargo test -p loadlab-report` writes
-//! them anew (and the record, if it is not there); the difference is then for a person to read.
+//! One committed record, one golden file per format. `UPDATE_GOLDEN=1 cargo test -p loadlab-report` rewrites them
+//! (and the record, if it is missing); review the difference by hand.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +55,7 @@ fn check(name: &str, got: &str) {
     );
 }
 
-/// Tests run at once, and one of them must write the record first.
+/// Tests run in parallel, and one of them must write the record first.
 static WRITING: Mutex<()> = Mutex::new(());
 
 fn record() -> RunRecord {
@@ -65,7 +65,7 @@ fn record() -> RunRecord {
         write_record(&dir, &small(), |case, trial| (case, trial) == (1, 2));
     }
     let mut record = read_run(&dir).expect("the committed record");
-    // notes name files, and where the checkout is differs
+    // notes contain file names, and the checkout's location differs
     for note in &mut record.notes {
         *note = note.replace(&*dir.to_string_lossy(), "RUN");
     }

@@ -92,7 +92,7 @@ fn a_trend_is_drawn_case_by_case_with_the_baseline() {
     ");
     assert!(markdown.contains("**Baseline.** checkout-20261118-093000 of \\`checkout\\`."), "{markdown}");
     let page = html(&document);
-    // two cases, two figures, three runs; a run that was cut off says so
+    // two cases, two figures, three runs; a run that was cut off is marked
     assert_eq!(page.matches("<i class=\"dot s").count(), 12);
     assert_eq!(page.matches("<span class=\"word above\"").count(), 4);
     assert!(page.contains("title=\"checkout-20261120-093000, interrupted: p50 12.0 ms\""), "{page}");
@@ -101,7 +101,7 @@ fn a_trend_is_drawn_case_by_case_with_the_baseline() {
     assert!(html(&trend(&[], &metrics, &|_| true)).contains("no runs"));
 }
 
-/// Runs of other plans, of other files of one name, and with other settings are other series.
+/// Runs of other plans, of other files with the same name, and with other settings are other series.
 #[test]
 fn a_series_is_one_plans() {
     let with = |change: &dyn Fn(&mut loadlab_record::manifest::Manifest)| {
@@ -121,13 +121,13 @@ fn a_series_is_one_plans() {
     // The file was edited, or copied: still the same plan.
     assert_eq!(with(&|m| m.plan_sha256 = "other".into()), ["10 users: p50"]);
     assert_eq!(with(&|m| m.plan_path = "elsewhere/plan.yaml".into()), ["10 users: p50"]);
-    // Another file with another text that happens to have the name.
+    // Another file with another text that happens to have the same name.
     let other = with(&|m| {
         m.plan_sha256 = "other".into();
         m.plan_path = "elsewhere/plan.yaml".into();
     });
     assert_eq!(other, ["checkout / 10 users: p50", "checkout (elsewhere/plan.yaml) / 10 users: p50"]);
-    // What a series lacks is said.
+    // What a series lacks is reported.
     let mut all = runs();
     all[0].run.cases.truncate(1);
     all[0].run.manifest.cases.truncate(1);

@@ -1,4 +1,4 @@
-//! A large record by way of the disk: what a report of it weighs, and that nothing of it grows with requests.
+//! A large record by way of the disk: the size of its report, and that nothing in it grows with requests.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use loadlab_report::{compose, html};
 
 use crate::support::{large, write_record};
 
-/// `LARGE_CASES`, `LARGE_SECONDS` choose others, to measure with: the record stays in the target folder.
+/// `LARGE_CASES`, `LARGE_SECONDS` override the defaults, for measurements: the record stays in the target folder.
 fn chosen(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }

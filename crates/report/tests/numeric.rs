@@ -60,7 +60,7 @@ fn a_numeric_axis_is_an_x_axis() {
         page.contains(" failed\" data-group=") && page.contains("Red ring: the case failed or is invalid.")
     );
     assert!(page.contains("size=1MiB, store=disk, FAIL: p50 "), "a point has no words");
-    // the drawings stand before the grids, which the other forms have alone
+    // the drawings come before the grids, which are all that the other formats have
     assert!(page.find("Figures over size") < page.find("class=\"grid-of\""));
     for page in [text(&document, 100, false), markdown(&document)] {
         assert!(!page.contains("Figures over size") && page.contains("size ↓ store →"));

@@ -1,4 +1,4 @@
-//! Charts over time: their order, the time they show, and what is a sentence instead.
+//! Charts over time: their order, the time they show, and what becomes a sentence instead.
 
 use loadlab_record::sample::Sample;
 use loadlab_record::store::RunRecord;
@@ -21,7 +21,7 @@ fn charts(document: &Document, case: &str) -> Vec<Chart> {
     parts(document, case).into_iter().flat_map(|part| part.charts).collect()
 }
 
-/// With what the generator itself used, which records made by hand lack.
+/// With what the generator itself used, which hand-made records lack.
 fn with_generator(mut record: RunRecord) -> RunRecord {
     for trial in record.cases.iter_mut().flat_map(|c| &mut c.trials) {
         let mut samples = trial.samples.unpacked();
@@ -37,7 +37,7 @@ fn with_generator(mut record: RunRecord) -> RunRecord {
     record
 }
 
-/// A component that its CPU limit holds back, between two that it does not.
+/// A component that its CPU limit holds back, between two whose limits do not.
 fn limited() -> RunRecord {
     let app = Component { cpu_limit: Some(0.5), ..component("app", 0.9, 63 << 20) };
     let components = vec![component("proxy", 0.2, 20 << 20), app, component("database", 0.3, 90 << 20)];
@@ -64,7 +64,7 @@ fn the_load_comes_first_then_the_bottleneck_and_the_generator_last() {
     let names = |chart: &Chart| chart.lines.iter().map(|l| l.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&parts[1].charts[0]), ["app", "limit of app (50.0 %)"]);
     assert_eq!(names(&parts[2].charts[0]), ["proxy", "database"]);
-    // and so it is in the other forms
+    // and so it is in the other formats
     for page in [text(&document, 100, false), markdown(&document), html(&document)] {
         let places: Vec<usize> =
             titles[1..].iter().map(|t| page.rfind(t).unwrap_or_else(|| panic!("no {t}"))).collect();

@@ -1,4 +1,4 @@
-//! Reports of many shapes: written to the target folder to be looked at, and searched for what must not be.
+//! Reports of many shapes: written to the target folder for inspection, and searched for what must not be there.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use loadlab_report::{brief, compose, csv, html, json, markdown, text};
 
 use crate::support::{Component, Spec, component, edges, run, spec};
 
-/// Names that try to be something else.
+/// Names that try to be markup.
 const UGLY: &str = "</script><img src=x onerror=alert(1)> & \"quoted\" 'name' | `tick` \u{2028}\u{202e}txet 負荷試験 🦀 a-very-long-name-without-any-blank-in-it-that-goes-on-and-on-and-on-and-on-for-longer-than-any-screen-is-wide";
 
 fn many() -> RunRecord {
@@ -41,7 +41,7 @@ fn ugly() -> RunRecord {
     record.manifest.plan_text = format!("name: {UGLY}\n```\n</details></pre><script>alert(2)</script>\n");
     record.manifest.how = RunEnded::Interrupted;
     record.notes.push(format!("cases/{UGLY}/1/ticks.jsonl: the last line was cut off"));
-    // one trial cut off, one that never came up, and a case of which there is nothing
+    // one trial cut off, one that never came up, and a case without any data
     record.cases[0].trials[1].summary = None;
     record.cases[0].trials[2].summary = None;
     record.cases[0].trials[2].ticks.clear();
@@ -72,7 +72,7 @@ fn twice_the_same_bytes() {
 #[test]
 fn nothing_from_outside_becomes_markup() {
     let [text, markdown, html, json, csv] = write("ugly", &ugly());
-    // the plan stands in a fence, where markup is text
+    // the plan is in a fence, where markup is text
     let markdown: String = markdown.split("```").step_by(2).collect();
     for page in [&markdown, &html] {
         assert!(!page.contains("<img"), "a name became an element");
@@ -142,11 +142,12 @@ fn many_cases_can_be_picked() {
     let [_, _, html, _, _] = write("many", &many());
     assert!(html.contains("id=\"picker\""));
     assert_eq!(html.matches("<section id=\"case-").count(), 12);
-    // whatever a reader has, there is nothing to fetch
+    // whatever the browser, there is nothing to fetch
     assert!(!html.contains("src=\"http") && !html.contains("<link") && html.contains("default-src 'none'"));
 }
 
-/// A case whose times are known from below alone has a bar to there, open from there on: a blank would look fast.
+/// A case whose times are only known from below has a bar up to the bound, open from there on: a blank would look
+/// fast.
 #[test]
 fn bars_of_what_is_known_from_below_are_long_and_open() {
     let mut record = run("censored", &[spec("fast", 10, 100, 4.0), spec("slow", 10, 100, 60.0)], 1, &[]);

@@ -1,4 +1,5 @@
-//! Points in a plane in every form: throughput over users with its law, latency over throughput, and one made by hand.
+//! Points in a plane in every format: throughput over users with its law, latency over throughput, and a hand-made
+//! one.
 
 use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::Verdict;
@@ -120,7 +121,7 @@ fn every_form_holds_the_levels_the_law_and_its_marks() {
     assert!(knee.text.starts_with("knee ") && knee.at < peak.at, "{knee:?}");
     let between = peak.between.expect("an interval");
     assert!(peak.text.starts_with("peak ") && between.0 < 43.6 && 43.6 < between.1, "{peak:?}");
-    // the levels follow one another, so that the line turns back where throughput does
+    // the levels are joined in order, so that the line turns back where throughput does
     assert_eq!(latency.groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["p50", "p99"]);
     let labels: Vec<_> = latency.groups[0].spots.iter().filter_map(|s| s.label.as_deref()).collect();
     assert_eq!(labels, ["1", "2", "4", "8", "16", "32", "64", "128"]);

@@ -1,4 +1,4 @@
-//! Ratios with their intervals in every form, from a document made by hand.
+//! Ratios with their intervals in every format, from a hand-made document.
 
 use loadlab_record::summary::Verdict;
 use loadlab_report::document::{Block, Document, Ratio, Ratios, Section, Weight};

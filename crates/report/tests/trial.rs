@@ -387,7 +387,7 @@ fn stragglers_are_named_and_the_rate_says_of_what_it_is() {
     let described = "32 stragglers (2 failed) began in time and ended after the load was over, the last answer 5.00 s later: \
                 their times count, in no rate.";
     assert!(text.contains(described), "{text}");
-    // What every load has – answers that come a moment after its end – is nothing to tell.
+    // What every load has – answers that come a moment after its end – is not worth reporting.
     (m.window.to_s, m.elapsed_s, m.stragglers.tail_s) = (3.0, 3.004, 0.004);
     let s = summary(LoadFacts { duration_s: Some(3.0), ..LoadFacts::default() }, m);
     let text = trial_text(Trial { summary: &s, ok_responses: &Histogram::new(), examples: &[] }, 200, false);

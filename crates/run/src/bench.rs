@@ -37,17 +37,17 @@ pub struct Bench {
     pub url: String,
     /// What must hold.
     pub expect: Vec<Expr>,
-    /// Any of these ends it.
+    /// The load ends when any of these holds.
     pub stop_when: Vec<Expr>,
-    /// Names that its hosts were looked up by.
+    /// Addresses that its host names resolved to.
     pub names: Names,
     /// Resource samples of the generator, the host and what is watched go here, one JSON line each.
     pub samples: Option<PathBuf>,
-    /// Who is watched beside the generator.
+    /// What is watched besides the generator.
     pub watch: Watch,
 }
 
-/// What came of it.
+/// The result.
 pub struct BenchResult {
     /// The document.
     pub summary: Summary,
@@ -57,7 +57,7 @@ pub struct BenchResult {
     pub ticks: Vec<Tick>,
     /// Every duration of the measured window.
     pub series: Series,
-    /// Why it ended before its time, if something spoiled it.
+    /// Why it ended early, if something spoiled it.
     pub trouble: Option<String>,
 }
 
@@ -80,15 +80,15 @@ pub enum BenchError {
     },
 }
 
-/// Who answers, and how they are before the load.
+/// The processes that answer, and their state before the load.
 pub struct BeforeLoad {
     found: Answering,
     at_rest: Option<IdleReadings>,
 }
 
 impl Bench {
-    /// Finds who answers and reads what is watched. It takes milliseconds, so it can be done on a thread of its own while
-    /// something else is looked at, and no load waits for it.
+    /// Finds the processes that answer and reads what is watched. It takes milliseconds, so it can run on its own
+    /// thread in parallel with other checks, and no load waits for it.
     pub fn look_before_load(&self) -> BeforeLoad {
         let found = self.watch.find(&self.watch.addresses(&self.spec));
         let targets = || found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
@@ -97,7 +97,7 @@ impl Bench {
     }
 }
 
-/// Runs it, to its end or until cancelled.
+/// Runs it to its end or until cancelled.
 ///
 /// # Errors
 /// Only if nothing could be measured.
@@ -163,7 +163,7 @@ pub fn bench(
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 
-/// What was seen beside the load.
+/// What was seen besides the load.
 struct WatchedSystem<'a> {
     samples: &'a [Sample],
     evidence: &'a [Evidence],
@@ -188,12 +188,12 @@ fn summary_of(bench: &Bench, facts: LoadFacts, measured: &MeasuredLoad, seen: &W
     })
 }
 
-/// Somebody was found, or it was asked for.
+/// Something was found, or watching was requested.
 fn is_watched(bench: &Bench, found: &Answering) -> bool {
     bench.samples.is_some() || *found != Answering::default() && leaves_files()
 }
 
-/// Watches what answers, the generator and the host; `None` where nobody asks for any of it.
+/// Watches what answers, the generator and the host; `None` if none of it is requested.
 fn watch(
     bench: &Bench,
     state: &Arc<TrialState>,
@@ -214,7 +214,7 @@ fn watch(
     let (onto, secrets) = (state.clone(), bench.spec.secrets.clone());
     let emit: Emit = Arc::new(move |watched: Watched| {
         if let (Watched::Samples(samples), Some(Ok(mut file))) = (&watched, file.as_ref().map(Mutex::lock)) {
-            // A disk that is full ends the file, not the load.
+            // A full disk ends the file, not the load.
             let _ = secrets.samples_lines(samples).map(|lines| file.write_all(&lines));
         }
         onto.watched(watched);

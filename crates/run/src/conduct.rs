@@ -67,7 +67,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// What it asks for.
+    /// The exit it calls for.
     pub fn exit(&self) -> Exit {
         match self {
             RunError::Expression { .. } | RunError::Figure { .. } | RunError::Plan(_) => Exit::BadPlan,
@@ -84,7 +84,7 @@ impl RunError {
 /// Runs a plan.
 ///
 /// # Errors
-/// Nothing could be measured: a target is not allowed, the record cannot be made, a build failed. Whatever
+/// Nothing could be measured: a target is not allowed, the record cannot be created, a build failed. Anything that
 /// happens later is in the result and in the record; the system is down either way.
 pub fn conduct(
     plan: &Plan,
@@ -114,10 +114,10 @@ pub fn conduct(
     Ok(course.end(site))
 }
 
-/// Where loads may go; all that the plan names is held to it, before anything is made.
+/// Where loads may go; everything that the plan names is checked against it before anything is created.
 ///
 /// # Errors
-/// A target that may not be loaded, or does not resolve; a list of URLs that is none.
+/// A target that may not be loaded, or does not resolve; an invalid list of URLs.
 pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
     let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
     let allowed = Allowed { hosts, resolved: how.resolved.clone(), ..Allowed::default() };
@@ -126,7 +126,7 @@ pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
     Ok(allowed)
 }
 
-/// The stage of a trial, whose record has what was built before it, and what this host lacks.
+/// The state of a trial, whose record includes what was built before it, and what this host lacks.
 pub fn state_of(
     record: &mut Record,
     writer: TrialWriter,
@@ -142,7 +142,7 @@ pub fn state_of(
     Arc::new(state)
 }
 
-/// Everything that comes before the first trial: the guardian, cgroups and scratch folder, all builds.
+/// Everything that happens before the first trial: the guardian, cgroups and scratch folder, all builds.
 ///
 /// # Errors
 /// What could not be prepared.
@@ -154,12 +154,12 @@ pub fn prepare(
     emit: EventSink<'_>,
 ) -> Result<RunningSystem, RunError> {
     if plan.isolate != loadlab_plan::Isolation::None {
-        // Known before anything is built.
+        // Check this before anything is built.
         Net::check().map_err(SiteError::from)?;
     }
     let guardian = guardian::spawn(&how.exe, &how.guardian_arg).map_err(SiteError::from)?;
     let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
-    // Records of one name may be made at the same time, in different folders: the pid tells them apart.
+    // Records of the same name may be created at the same time in different folders: the pid distinguishes them.
     let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let spec = SystemSpec { exe: Some(how.exe.clone()), secrets: how.secrets.clone(), ..spec };
@@ -178,8 +178,8 @@ pub fn prepare(
     Ok(site)
 }
 
-/// The run's own network, if the plan wants one. This thread moves into it, and with it all threads that it starts:
-/// those that load, watch and probe. Builds are done by then: they may want what is elsewhere.
+/// The run's own network, if the plan wants one. This thread moves into it, and with it all threads it starts: those
+/// that load, watch and probe. Builds are done by then: they may need the outside network.
 fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
     let isolation = match plan.isolate {
         loadlab_plan::Isolation::None => return Ok(None),
@@ -189,7 +189,7 @@ fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
     Ok(Some(Net::enter(isolation).map_err(SiteError::from)?))
 }
 
-/// Records why not even the first trial began, in its place: a report made later says so.
+/// Records why not even the first trial began, in its place: a later report shows it.
 pub fn never_began(
     record: &mut Record,
     first: Option<&(usize, u32)>,
@@ -211,11 +211,11 @@ pub fn never_began(
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Conductor<'a> {
     plan: &'a Plan,
     how: &'a RunOptions,
-    /// Of each case.
+    /// For each case.
     conditions: Vec<Conditions>,
     allowed: Allowed,
     record: Record,
@@ -224,12 +224,12 @@ struct Conductor<'a> {
     done: Done,
 }
 
-/// What the trials have come to.
+/// The results of the trials.
 #[derive(Default)]
 struct Done {
     trials: Vec<TrialEnd>,
     exits: Vec<Exit>,
-    /// Cases that came to nothing: their other trials would only wait for the same deadline.
+    /// Cases that failed to come up: their other trials would only wait for the same deadline.
     given_up: Vec<GivenUp>,
     is_record_lost: bool,
 }
@@ -242,7 +242,7 @@ struct GivenUp {
 }
 
 impl Conductor<'_> {
-    /// One trial, from its folder to the end of what lived for it.
+    /// One trial, from its folder to the end of everything that lived for it.
     fn trial(&mut self, site: &mut RunningSystem, schedule: &[(usize, u32)], place: usize) {
         let (index, number) = schedule[place];
         let case = &self.plan.cases()[index];
@@ -316,13 +316,13 @@ impl Conductor<'_> {
         self.done.trials.push(TrialEnd { case, trial, summary, failure });
     }
 
-    /// The system down, the manifest closed.
+    /// Takes the system down and closes the manifest.
     fn end(mut self, site: RunningSystem) -> RunResult {
         if let Err(error) = site.close() {
             let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
             (self.emit)(RunEvent::Note(text));
         }
-        // Whatever lived longer than its trial has written its last.
+        // Components that outlived their trial have stopped writing by now.
         logs::mask_all(&self.record.dir, &self.how.secrets, self.emit);
         let ended = if self.cancel.is_cancelled() {
             self.done.exits.push(Exit::Interrupted);
@@ -346,7 +346,7 @@ fn lost(error: &StoreError) -> TrialOutcome {
     TrialOutcome { summary: None, failure: Some(error.to_string()), exit: Exit::CouldNotRun }
 }
 
-/// A trial of a case that was given up: it asks for what that asked for.
+/// A trial of a case that was given up: it calls for the same exit.
 fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, because an earlier trial of this case failed: {why}");
     state.settle_clock();
@@ -354,7 +354,7 @@ fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutc
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
-/// A trial whose limits hang on what nobody measured.
+/// A trial whose limits depend on something that was not measured.
 fn unsettled(state: &TrialState, why: String) -> TrialOutcome {
     state.settle_clock();
     state.event(EventKind::Failed { text: why.clone() });
@@ -369,7 +369,7 @@ pub fn dir_of(plan: &Plan) -> PathBuf {
 /// Parses every case's expressions.
 ///
 /// # Errors
-/// One that is none, with its place.
+/// An invalid one, with its place.
 pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, RunError> {
     let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
         Ok(expr) => Ok(expr),
@@ -395,7 +395,7 @@ pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, R
     Ok(all)
 }
 
-/// The figures of a case, each worked out of numbers alone.
+/// The figures of a case, each computed from numbers alone.
 fn figures_of(case: &Case) -> Result<Vec<Figure>, RunError> {
     let mut figures: Vec<Figure> = Vec::new();
     for spec in &case.figures {

@@ -1,4 +1,4 @@
-//! What a run tells while it goes: enough for a live view, nothing of the engine's state.
+//! What a run reports while it is in progress: enough for a live view, nothing of the engine's state.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use loadlab_record::summary::{Doubt, Summary};
 /// One thing that happened, in the order it happened.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
-    /// The record's folder is there.
+    /// The record's folder exists.
     Recording {
         /// Where.
         dir: std::path::PathBuf,
@@ -26,7 +26,7 @@ pub enum RunEvent {
         /// The command.
         command: String,
     },
-    /// It ended well.
+    /// It succeeded.
     Built {
         /// What for.
         what: String,
@@ -45,7 +45,7 @@ pub enum RunEvent {
         of: usize,
         /// CPU limits of its components, in cores.
         cpu_limits: BTreeMap<String, f64>,
-        /// The figures that matter, as its case has them.
+        /// The figures that matter, as defined for its case.
         figures: Vec<FigureFacts>,
     },
     /// A component is ready.
@@ -73,25 +73,25 @@ pub enum RunEvent {
         /// How many requests are planned, if that is known.
         planned_requests: Option<u64>,
     },
-    /// Ten times a second while a load runs, and once more when it has ended: then with what is recorded of it.
+    /// Ten times a second while a load runs, and once more when it has ended: then with the values that are recorded.
     Progress(Progress),
-    /// What the figures that matter come to so far, by name, in the plan's order: once a second while a load runs, if
-    /// somebody watches.
+    /// The values so far of the figures that matter, by name, in the plan's order: once a second while a load runs,
+    /// if someone is watching.
     Figures {
         /// Which load.
         load: String,
-        /// Name and value; of many nothing is known before the trial is over.
+        /// Name and value; many are unknown until the trial is over.
         values: Vec<(String, FigureValue)>,
     },
     /// A second of a load is complete.
     Second(Box<Tick>),
     /// Components and probes were read, about once a second each.
     Watched(Vec<Sample>),
-    /// A reason to doubt a load, as it arises; those of the trial are in its summary.
+    /// A reason to doubt a load, when it arises; the trial's doubts are in its summary.
     Doubt {
         /// Which load.
         load: String,
-        /// The doubt, as things stand.
+        /// The doubt, as of now.
         doubt: Doubt,
     },
     /// A load ended.
@@ -110,17 +110,17 @@ pub enum RunEvent {
     Drained {
         /// How long it took.
         took_s: f64,
-        /// The condition held; else its deadline came.
+        /// The condition held; otherwise its deadline passed.
         done: bool,
     },
     /// An event of the plan was carried out.
     Acted {
-        /// What, as the plan has it.
+        /// What, as the plan words it.
         what: String,
         /// Why it could not be.
         error: Option<String>,
     },
-    /// A component ended though nobody asked it to.
+    /// A component ended without being asked to.
     Died {
         /// Which.
         component: String,
@@ -135,17 +135,17 @@ pub enum RunEvent {
         case: String,
         /// Its number.
         trial: u32,
-        /// What it measured, unless it never came to that.
+        /// What it measured, if it got that far.
         summary: Option<Box<Summary>>,
         /// What spoiled it.
         failure: Option<String>,
-        /// The figures that matter, as its case has them.
+        /// The figures that matter, as defined for its case.
         figures: Vec<FigureFacts>,
     },
 }
 
 impl RunEvent {
-    /// The same, its texts without secrets: whoever it is told to may show all of it.
+    /// The same with secrets masked: every receiver may show all of it.
     pub fn masked(self, secrets: &Secrets) -> RunEvent {
         if secrets.is_empty() {
             return self;
@@ -203,16 +203,16 @@ impl RunEvent {
     }
 }
 
-/// Where a load stands.
+/// The progress of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Which.
     pub load: String,
     /// Time since its start.
     pub at_s: f64,
-    /// Counted so far; `in_flight` is the present number.
+    /// Counted so far; `in_flight` is the current number.
     pub counts: Counts,
-    /// Good ones per second over about the last second.
+    /// Successful responses per second over about the last second.
     pub ok_per_s: f64,
     /// Median response time so far, if anything was answered.
     pub p50_ms: Option<f64>,

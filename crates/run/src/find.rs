@@ -1,8 +1,8 @@
-//! The search for capacity: one system, brought up once, and one trial after another until it is known how much
-//! load it takes. Which level comes next is decided by [`loadlab_analysis::search`]; here levels become loads, and
-//! loads become outcomes.
+//! The search for capacity: one system, brought up once, and one trial after another until its capacity is known.
+//! [`loadlab_analysis::search`] decides which level comes next; here levels become loads, and loads become outcomes.
 //!
-//! Each level is a case of the record, each measurement of it a trial, so that a search leaves what any run leaves.
+//! Each level is a case of the record, and each measurement of it a trial, so a search leaves the same record as any
+//! run.
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::search::{Answer, Next, Outcome, Search};
@@ -35,7 +35,7 @@ pub enum Variable {
 }
 
 impl Variable {
-    /// As the record names it.
+    /// Its name in the record.
     pub const fn name(self) -> &'static str {
         match self {
             Variable::Users => "users",
@@ -59,9 +59,9 @@ pub struct SearchRequest {
     pub vary: Variable,
     /// Lowest and highest level.
     pub range: (u64, u64),
-    /// Most levels to measure, repeats included.
+    /// The maximum number of levels to measure, including repeats.
     pub max_levels: u32,
-    /// Place of the load that is varied.
+    /// Index of the load that is varied.
     pub load: usize,
     /// How long each trial is measured.
     pub level_ns: u64,
@@ -70,12 +70,12 @@ pub struct SearchRequest {
 }
 
 impl SearchRequest {
-    /// Most trials: each level as often as it may be measured again.
+    /// The maximum number of trials: each level as often as it may be measured again.
     pub fn most_trials(&self) -> u64 {
         u64::from(self.max_levels) * u64::from(1 + INVALID_AGAIN + GROWS)
     }
 
-    /// Whether requests of all its trials have ids of their own, if what was stored is reported by them.
+    /// Whether requests of all its trials have unique ids, if ids report what was stored.
     pub fn ids_suffice(&self, case: &Case) -> bool {
         let by_ids =
             case.durability.as_ref().is_some_and(|loss| !matches!(loss.persisted, plan::Persisted::Probe(_)));
@@ -83,32 +83,32 @@ impl SearchRequest {
         !by_ids || blocks <= plan::ids::MOST_BLOCKS
     }
 
-    /// Ids of a search's trials. Each load is made once in each.
+    /// Ids of a search's trials. Each load runs once in each.
     fn ids(&self, case: &Case) -> Ids {
         Ids::for_blocks(self.most_trials(), case.loads.len() as u64)
     }
 }
 
-/// What a search came to.
+/// The result of a search.
 pub struct SearchResult {
     /// The record's folder.
     pub dir: std::path::PathBuf,
     /// How it ended.
     pub ended: RunEnded,
-    /// The answer; `None` where it did not come to one.
+    /// The answer; `None` if there is none.
     pub answer: Option<Answer>,
-    /// As the record tells it.
+    /// As recorded.
     pub facts: SearchFacts,
-    /// Why it ended before its time.
+    /// Why it ended early.
     pub trouble: Option<String>,
-    /// What all of it asks for.
+    /// The exit that all of it calls for.
     pub exit: Exit,
 }
 
 /// Searches. The plan has one case, with what is expected of a level.
 ///
 /// # Errors
-/// Nothing could be measured: a target is not allowed, the record cannot be made, a build failed.
+/// Nothing could be measured: a target is not allowed, the record cannot be created, a build failed.
 pub fn find(
     plan: &Plan,
     request: &SearchRequest,
@@ -154,7 +154,7 @@ pub fn find(
     Ok(search.run(site))
 }
 
-/// A search under way.
+/// A search in progress.
 struct SearchRun<'a> {
     plan: &'a Plan,
     /// The case whose load is varied.
@@ -167,11 +167,11 @@ struct SearchRun<'a> {
     cancel: &'a Cancel,
     emit: EventSink<'a>,
     facts: SearchFacts,
-    /// What goes on from level to level.
+    /// What is kept from level to level.
     carried: Carried,
-    /// Trials so far: one that is made again decides no level, and has ids of its own all the same.
+    /// Trials so far: a repeated one decides no level, but still has its own ids.
     made: usize,
-    /// What ended it early, and what that asks for.
+    /// What ended it early, and the exit that calls for.
     trouble: Option<(String, Exit)>,
 }
 
@@ -185,8 +185,8 @@ impl SearchRun<'_> {
             match search.next() {
                 Next::Done(answer) => break Some(answer),
                 Next::Measure { level, again } => {
-                    // Which worker of a server a connection falls to is drawn when it is accepted: what was measured with
-                    // one draw is confirmed by another.
+                    // A connection is assigned to one of the server's workers when it is accepted, at random: what
+                    // was measured with one assignment is confirmed with another.
                     if again {
                         self.carried.connect_anew(|_| true);
                     }
@@ -199,8 +199,8 @@ impl SearchRun<'_> {
         self.end(site, answer)
     }
 
-    /// One trial; `None` where it told nothing, which ends the search. A trial that was too short to tell is made
-    /// again, as long as it takes.
+    /// One trial; `None` if it was inconclusive, which ends the search. A trial that was too short is repeated with
+    /// the length it needs.
     fn measure_level(&mut self, site: &mut RunningSystem, level: u64) -> Option<Outcome> {
         let (mut length_ns, mut again) = (self.request.level_ns, 0);
         loop {
@@ -222,10 +222,10 @@ impl SearchRun<'_> {
             }
             let (outcome, why) = judge(&summary, &self.conditions.expect);
             if outcome != Outcome::Met {
-                // As many as were in flight when it was too much are more than a lower rate needs.
+                // The connections that were in flight under overload are more than a lower rate needs.
                 self.carried.connect_anew(|load| self.is_open(load));
             }
-            // Somebody else on this machine, more often than not: what was not measured is measured again.
+            // Usually another program on this machine: what was not measured is measured again.
             if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.cancel.is_cancelled() {
                 again += 1;
                 (self.emit)(RunEvent::Note(format!(
@@ -260,7 +260,7 @@ impl SearchRun<'_> {
         }
     }
 
-    /// Lets the system work off what a trial left behind: the next one is not to pay for it.
+    /// Lets the system work off what a trial left behind, so that the next one does not pay for it.
     fn recover(&self, summary: &Summary) {
         let left = (summary.requests.in_flight + summary.failures.get(Failure::Timeout)) as f64;
         let wait_s = (left / summary.rate_per_s.ok.max(1.0)).min(MOST_RECOVERY_S);
@@ -270,7 +270,8 @@ impl SearchRun<'_> {
         }
     }
 
-    /// A trial of a level, and its number; what spoils it ends the search, but for a component that died: that is an answer.
+    /// A trial of a level, and its number; any failure ends the search, except a component that died: that is an
+    /// answer.
     fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<(Summary, u32)> {
         let case = self.case_of(level, length_ns);
         let opened = self.record.level(&case);
@@ -363,14 +364,14 @@ impl SearchRun<'_> {
         case
     }
 
-    /// No trial of a level missed anything for certain.
+    /// No trial of a level definitely missed anything.
     fn is_open_at(&self, level: u64) -> bool {
         let mut trials = self.facts.path.iter().filter(|step| step.level == level);
         trials.all(|step| step.outcome == "undecided")
     }
 
     fn end(mut self, site: RunningSystem, answer: Option<Answer>) -> SearchResult {
-        // A server that is to end in good order may wait for its connections.
+        // A server that is to shut down cleanly may wait for its connections.
         self.carried.connect_anew(|_| true);
         if let Err(error) = site.close() {
             let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
@@ -421,18 +422,19 @@ impl SearchRun<'_> {
     }
 }
 
-/// A trial that was too short grows to so many times its length at most.
+/// A trial that was too short grows to this many times its length at most.
 const MOST_LONGER: u64 = 8;
 
-/// It becomes longer than it had to be, by this factor: no two trials have the same rate.
+/// It becomes longer than necessary by this factor: no two trials have the same rate.
 const LONGER_BY: f64 = 1.1;
 
-/// An INVALID trial is made again so many times before that is what is known of its level.
+/// How many times an INVALID trial is repeated before the level counts as INVALID.
 const INVALID_AGAIN: u32 = 2;
-/// A trial that is too short grows so often at most, a tenth each time or more, until it is [`MOST_LONGER`] times as long.
+/// How many times a trial that is too short grows at most, a tenth each time or more, until it is [`MOST_LONGER`]
+/// times as long.
 const GROWS: u32 = 22;
 
-/// A system that is given no more load recovers within this, or never.
+/// A system without further load recovers within this time, or never.
 const MOST_RECOVERY_S: f64 = 10.0;
 
 fn model_at(model: &plan::Model, vary: Variable, level: u64) -> plan::Model {
@@ -460,7 +462,7 @@ fn exit_of(answer: &Answer) -> Exit {
     }
 }
 
-/// The answer in a sentence without its full stop.
+/// The answer as a sentence without its full stop.
 fn words_of(answer: &Answer, vary: Variable) -> String {
     let words = |level: u64| vary.level(level);
     match *answer {
@@ -492,10 +494,10 @@ fn words_of(answer: &Answer, vary: Variable) -> String {
     }
 }
 
-/// Begins the reason where too few samples leave a level open.
+/// Prefix of the reason when too few samples leave a level open.
 const UNDECIDED: &str = "undecided: ";
 
-/// How a trial came out, and by what.
+/// The outcome of a trial, and the reason.
 fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
     if summary.verdict == Verdict::Invalid {
         let grave = summary.doubts.iter().find(|d| d.grave);
@@ -515,12 +517,12 @@ fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
     if let Some((_, said)) = not_met.iter().find(|(_, said)| said.is_missed()) {
         return (Outcome::Missed, loadlab_words(said));
     }
-    // Longer than it was made it could not be. What nobody knows to hold is not promised.
+    // It could not be made longer. An expectation not known to hold does not count as met.
     if let Some((_, said)) = not_met.first() {
         let why = format!("{UNDECIDED}{}; a longer `--level-duration` decides it", loadlab_words(said));
         return (Outcome::Missed, why);
     }
-    // Met for now, and not for long: a backlog that grows is not yet in the percentiles.
+    // Met for now, but not for long: a growing backlog is not yet in the percentiles.
     if let Some(doubt) = summary.doubts.iter().find(|d| UNSTEADY.contains(&d.kind.as_str())) {
         return (Outcome::Missed, format!("not steady: {}", doubt.evidence));
     }
@@ -532,10 +534,10 @@ fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
     (Outcome::Met, shown.join(", "))
 }
 
-/// More of what falls due than this share is not dropped by a system that keeps up.
+/// A system that keeps up does not drop more than this share of what is due.
 const MOST_DROPPED: f64 = 0.01;
 
-/// Doubts that say that a level cannot be kept up.
+/// Doubts that mean that a level cannot be sustained.
 const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
 
 /// An expectation with its figure.
@@ -551,8 +553,8 @@ fn loadlab_words(e: &Expectation) -> String {
     }
 }
 
-/// A summary's numbers, with the slowest response for a percentile that has too few samples: if even that meets an
-/// expectation, the percentile does.
+/// A summary's numbers, with the slowest response in place of a percentile with too few samples: if even that meets
+/// an expectation, the percentile does.
 struct Slowest<'a>(&'a SummaryNumbers<'a>);
 
 impl Numbers for Slowest<'_> {
@@ -572,14 +574,13 @@ impl Numbers for Slowest<'_> {
     }
 }
 
-/// How long a trial that was too short is next.
+/// The next length of a trial that was too short.
 fn grown(length_ns: u64, factor: f64, most_ns: u64) -> u64 {
     let wanted = (length_ns as f64 * factor).ceil() as u64;
     wanted.clamp(length_ns + 1, most_ns)
 }
 
-/// How many times longer a trial must be for an expectation that could not be known for want of samples; `None` where
-/// that is not what is missing.
+/// How many times longer a trial must be for an expectation that lacked samples; `None` if it does not lack samples.
 fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
     let numbers = SummaryNumbers::new(summary, &[]);
     let unreported = expect
@@ -605,7 +606,7 @@ mod tests {
 
     #[test]
     fn a_search_makes_no_more_trials_than_it_has_ids_for() {
-        // What is missing may be one sample of any number, each time again.
+        // Each time, a single sample may be missing.
         for level_ns in [1, 2, 9, 1_000, 10_000_000_000, u64::MAX / MOST_LONGER] {
             for needed in [2u64, 100, 1_000_000] {
                 let factor = needed as f64 / (needed - 1) as f64 * LONGER_BY;
@@ -626,7 +627,7 @@ mod tests {
             level_ns: 1,
             settle_ns: 0,
         };
-        // A trial, again where it is INVALID, and each time it was too short.
+        // A trial, repeated if INVALID, and each time it was too short.
         assert_eq!(request(100).most_trials(), 100 * (1 + 2 + 22));
         let last = request(100).most_trials() - 1;
         let ids = Ids::for_blocks(request(100).most_trials(), 3);

@@ -1,8 +1,8 @@
-//! What a run cannot decide, said before it runs: expectations of percentiles that too few requests will give, and
-//! differences between cases of too few trials.
+//! What a run will not be able to decide, reported before it runs: expectations of percentiles that need more
+//! requests than there will be, and differences between cases with too few trials.
 //!
-//! How many requests there will be is known of schedules and of loads by number. A closed load of a duration sends as many
-//! as the system takes: of it only the rate is said that would do. Nothing here reads a clock or a file.
+//! The number of requests is known for schedules and for loads by number. A closed load with a duration sends as many
+//! as the system takes: for it only the required rate is reported. Nothing here reads a clock or a file.
 
 use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
 use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until};
@@ -10,12 +10,12 @@ use loadlab_record::expr::{Expr, NameRef, Part, SERIES_PREFIXES};
 use loadlab_record::quantile::{quantile_of, ranks, samples_needed};
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
-/// Something a run cannot decide, or may not.
+/// Something a run cannot or may not be able to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
     /// In words.
     pub text: String,
-    /// What it rests on.
+    /// What it depends on.
     pub by: By,
 }
 
@@ -30,7 +30,7 @@ pub enum By {
     Trials,
 }
 
-/// All of it, each once, with the cases it is true of where these are not all.
+/// All of them, each once, with the cases it applies to unless that is all of them.
 pub fn foreseen(plan: &Plan) -> Vec<Foreseen> {
     let mut found: Vec<(Foreseen, Vec<&str>)> = Vec::new();
     for case in plan.cases() {
@@ -65,7 +65,7 @@ fn differences(plan: &Plan) -> Option<Foreseen> {
     too_few.then_some(Foreseen { text, by: By::Trials })
 }
 
-/// Of an expectation the percentile that lacks most.
+/// The percentile of an expectation that lacks most samples.
 fn of_expectation(case: &Case, text: &str) -> Option<Foreseen> {
     let expr = Expr::parse(text).ok()?;
     let lacking = expr.names().into_iter().filter_map(|name| of_name(case, &name));
@@ -73,12 +73,12 @@ fn of_expectation(case: &Case, text: &str) -> Option<Foreseen> {
     Some(Foreseen { text: format!("`{text}`: {}", lacking.text), ..lacking })
 }
 
-/// How many times more requests a percentile needs, and in words.
+/// How many times more requests a percentile needs, with the message.
 fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
     let (prefix, figure) = name.text.rsplit_once('.').unwrap_or(("response", &name.text));
     let quantile = quantile_of(figure)?;
     let tag = prefix.strip_prefix("tag.");
-    // Of connects and failures there are as many as there are.
+    // The number of connects and failures is not known in advance.
     let is_of_all = ["response", "ok", "service", "late", "blocked"].contains(&prefix);
     if tag.is_none() && !(is_of_all && SERIES_PREFIXES.contains(&prefix)) {
         return None;
@@ -87,14 +87,14 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
     let part_s = match name.part {
         None => None,
         Some(Part::Window(window)) => Some(window.length_s()),
-        // How long these take nobody knows.
+        // How long these take is unknown.
         Some(Part::Batch(_) | Part::Drain) => return None,
     };
     let dues: Vec<Due> = case.loads.iter().map(|load| Due::of(load, tag)).collect();
     let most_s = dues.iter().map(|due| due.lasts_s).fold(0.0, f64::max);
     let lasts_s = part_s.unwrap_or(most_s);
     let known = dues.iter().map(|due| match part_s {
-        // A part of a schedule has its share of it; of a load by number nobody knows when it is.
+        // A part of a schedule has its share of the requests; for a load by number it is unknown when the part is.
         Some(part_s) if due.lasts_s > 0.0 => due.requests.map(|n| n * (part_s / due.lasts_s).min(1.0)),
         Some(_) => None,
         None => due.requests,
@@ -112,7 +112,7 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
                 true => format!(", which takes {}", format_duration_ns((lasts_s * times * 1e9).ceil())),
                 false => String::new(),
             };
-            // Without an upper end the interval never lies below anything.
+            // Without an upper end the interval is never below anything.
             let open = match ranks(due as u64, quantile, 1.0).high {
                 None => "an upper limit cannot be met, only missed or left undecided",
                 Some(_) => "it may be left undecided",
@@ -138,16 +138,16 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
     }
 }
 
-/// Requests that a load makes due in its window.
+/// Requests that are due in a load's window.
 struct Due {
     /// `None`: as many as the system takes.
     requests: Option<f64>,
-    /// How long it lasts; 0 where it ends by number.
+    /// How long it lasts; 0 if it ends by number.
     lasts_s: f64,
 }
 
 impl Due {
-    /// Of all requests, or of those with a tag: their share of the journey.
+    /// For all requests, or for those with a tag: their share of the journey.
     fn of(load: &LoadSpec, tag: Option<&str>) -> Due {
         let a_journey: u64 = load.journey.iter().map(Step::requests).sum();
         let wanted = |step: &Step| tag.map_or_else(|| step.requests(), |tag| step.requests_in(tag));
@@ -169,11 +169,11 @@ impl Due {
         let per_level = match load.model {
             Model::Open { .. } => Some(1.0),
             Model::Sessions { .. } => Some(a_journey as f64),
-            // As many as fall due; a user that waits for an answer makes fewer.
+            // As many as are due; a user that waits for an answer makes fewer.
             Model::Closed { pace_ns: Some(pace_ns), .. } if pace_ns > 0 => Some(1e9 / pace_ns as f64),
             Model::Closed { .. } | Model::Command(_) => None,
         };
-        // Which part of stages a warm-up takes away is the part of their time that it is.
+        // The share of stages that a warm-up removes is assumed to be its share of the time.
         let levels = level_seconds(load, all_s) * if all_s > 0.0 { lasts_s / all_s } else { 0.0 };
         Due { requests: per_level.and_then(|n| requests(n * levels)), lasts_s: lasts_s * batches }
     }

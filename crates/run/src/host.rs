@@ -5,7 +5,7 @@ use loadlab_record::manifest::{Host, Writer};
 use loadlab_record::time;
 use loadlab_system::ProcessId;
 
-/// The machine, as far as it tells.
+/// The machine, as far as can be determined.
 pub fn host(cgroup: &str) -> Host {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -37,7 +37,7 @@ pub fn writer() -> Writer {
     Writer { pid: own.pid, start_ticks: own.start_ticks }
 }
 
-/// The wall clock in UTC, for people.
+/// The wall clock in UTC, for readers.
 pub fn rfc3339_now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     time::rfc3339(since.as_secs())
@@ -46,7 +46,7 @@ pub fn rfc3339_now() -> String {
 /// Parses expressions given as options.
 ///
 /// # Errors
-/// The first that is none, with its text.
+/// The first invalid one, with its text.
 pub fn parse_expressions(texts: &[String]) -> Result<Vec<Expr>, (String, ExprError)> {
     let parse = |text: &String| Expr::parse(text).map_err(|e| (text.clone(), e));
     texts.iter().map(parse).collect()

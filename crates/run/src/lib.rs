@@ -4,7 +4,7 @@
 //! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
 //! - [`find()`]: the search for capacity.
 //! - [`event`]: what is reported while it runs, one closed enum; live views read nothing else.
-//! - [`journey`]: journeys of the plan as the engine wants them.
+//! - [`journey`]: journeys of the plan in the form the engine needs.
 //! - [`preflight`]: whether this machine is fit for a load, before it runs.
 //!
 //! It prints nothing, handles no signals and never exits: it takes a cancel token and returns values.

@@ -1,4 +1,4 @@
-//! Limits of the plan → limits of the system; those that follow from what an earlier case measured are worked out here.
+//! Limits of the plan → limits of the system; those derived from an earlier case's measurements are computed here.
 
 use loadlab_plan::{self as plan, Case, LimitName, MeasuredLimit};
 use loadlab_record::expr::{Known, Numbers, SummaryNumbers};
@@ -59,13 +59,13 @@ pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
 
 /// A case whose limits are all known.
 pub struct Settled {
-    /// The case with values for what was to be measured.
+    /// The case with values for the limits that were to be measured.
     pub case: Case,
-    /// How they came about, a line each.
+    /// How they were derived, a line each.
     pub words: Vec<String>,
 }
 
-/// Puts in what earlier cases measured; `None` where nothing hangs on that.
+/// Fills in what earlier cases measured; `None` if nothing depends on that.
 ///
 /// # Errors
 /// Nothing was measured, in words.
@@ -92,7 +92,7 @@ pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<S
     Ok(Some(settled))
 }
 
-/// The value of a limit, in its own unit, and what it comes from: the mean over replicas and trials.
+/// The value of a limit, in its own unit, and its origin: the mean over replicas and trials.
 fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Result<(f64, String), String> {
     let MeasuredLimit { limit, case, component, figure, factor, .. } = measured;
     let components =
@@ -126,7 +126,7 @@ fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Resu
         }
     }
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    // A figure of CPU is in per cent of a core, a limit in cores.
+    // CPU figures are in per cent of a core, limits in cores.
     let unit = if *limit == LimitName::Cpu { 0.01 } else { 1.0 };
     let value = mean * unit * factor;
     let value = if *limit == LimitName::Cpu { value } else { value.round() };

@@ -1,5 +1,5 @@
-//! Logs without secrets. Components write them by themselves, so that they are masked when nobody writes to them any more:
-//! those of a trial when it ends, all others at the end of the run.
+//! Removes secrets from logs. Components write them directly, so they are masked once nothing writes to them any
+//! more: those of a trial when it ends, all others at the end of the run.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use loadlab_record::store::LOGS;
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
 
-/// Masks a trial's logs, but for those that somebody still writes to.
+/// Masks a trial's logs, except those that are still written to.
 pub fn mask_ended(state: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
     let Some(writer) = state.writer.as_ref().filter(|_| !state.secrets.is_empty()) else { return };
     for path in files_in(&writer.dir().join(LOGS)) {
@@ -45,7 +45,7 @@ pub fn mask_all(run_dir: &Path, secrets: &Secrets, emit: EventSink<'_>) {
     }
 }
 
-/// Masks one; why it could not be, in words.
+/// Masks one; returns why it could not be masked, in words.
 fn unmasked(path: &Path, secrets: &Secrets) -> Option<String> {
     let error = secrets.mask_file(path).err()?;
     Some(format!("cannot mask secrets in the log {}: {error}", path.display()))

@@ -1,4 +1,4 @@
-//! The run's manifest: what a plan comes to, written when the run begins and again when it ends.
+//! The run's manifest: the resolved plan, written when the run begins and again when it ends.
 
 use std::path::PathBuf;
 
@@ -15,23 +15,23 @@ use crate::host;
 use crate::options::RunOptions;
 use crate::site::Builds;
 
-/// A record under way: its writer, and what its manifest says.
+/// A record in progress: its writer, and its manifest.
 pub struct Record {
     writer: RunWriter,
     manifest: Manifest,
     /// Its folder, absolute: components run in folders of their own.
     pub dir: PathBuf,
-    /// What was built and is not in the record of a trial yet.
+    /// Builds that are not yet in the record of a trial.
     pub builds: Builds,
     /// Trials of each level of a search.
     tried: Vec<u32>,
 }
 
 impl Record {
-    /// Makes the folder. Until [`Record::end`] its manifest says that the run was cut off.
+    /// Creates the folder. Until [`Record::end`] its manifest states that the run was cut off.
     ///
     /// # Errors
-    /// The folder holds something, or cannot be made.
+    /// The folder is not empty, or cannot be created.
     pub fn begin(plan: &Plan, how: &RunOptions) -> Result<Record, StoreError> {
         let manifest = manifest_of(plan, how);
         let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
@@ -39,7 +39,7 @@ impl Record {
         Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
     }
 
-    /// The record of a search: its levels become its cases as they are probed.
+    /// The record of a search: its levels become its cases as they are measured.
     ///
     /// # Errors
     /// As [`Record::begin`].
@@ -55,7 +55,7 @@ impl Record {
         Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
     }
 
-    /// The place of a level of a search, which becomes a case when it is first probed, and the number of its next
+    /// The index of a level of a search, which becomes a case when it is first measured, and the number of its next
     /// trial.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Record {
         self.manifest.search = Some(facts.clone());
     }
 
-    /// The machine, once it is known what it offers.
+    /// The machine, once its capabilities are known.
     ///
     /// # Errors
     /// It cannot be written.
@@ -92,21 +92,21 @@ impl Record {
     /// A trial's folder.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn trial(&self, case: usize, trial: u32) -> Result<TrialWriter, StoreError> {
         let dir = self.manifest.cases.get(case).map_or("", |c| c.dir.as_str());
         self.writer.trial(dir, trial)
     }
 
-    /// What nothing of it shows.
+    /// The secrets that no part of it may show.
     pub fn secrets(&self) -> &Secrets {
         self.writer.secrets()
     }
 
-    /// Says how the run ended.
+    /// Records how the run ended.
     ///
     /// # Errors
-    /// It cannot be written; the manifest then still says that the run was cut off.
+    /// It cannot be written; the manifest then still states that the run was cut off.
     pub fn end(&mut self, how: RunEnded) -> Result<(), StoreError> {
         self.manifest.how = how;
         self.manifest.ended = Some(host::rfc3339_now());
@@ -172,7 +172,7 @@ fn case_facts(case: &Case, dir: &str, figures: &[FigureFacts]) -> CaseFacts {
     let (users, rate_per_s) = match model {
         Some(plan::Model::Closed { users, .. }) => (Some(*users), None),
         Some(plan::Model::Open { rate_per_s, .. }) => (None, Some(*rate_per_s)),
-        // A rate of users is none of requests.
+        // A rate of users is not a rate of requests.
         Some(plan::Model::Sessions { .. } | plan::Model::Command(_)) | None => (None, None),
     };
     let differs =
@@ -188,7 +188,7 @@ fn case_facts(case: &Case, dir: &str, figures: &[FigureFacts]) -> CaseFacts {
     }
 }
 
-/// In order, without those whose key was there before.
+/// In order, keeping only the first with each key.
 fn first_of_each<T, K: Ord>(all: impl Iterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut seen = std::collections::BTreeSet::new();
     all.filter(|one| seen.insert(key(one))).collect()

@@ -1,6 +1,6 @@
-//! What a plan needs of this machine beside what its loads need: groups that can be limited, networks of a run's own, a
-//! container engine, ports, programs. It is tried out before anything is built, and by `check --preflight`: a plan that
-//! cannot be run here to its end is not begun.
+//! What a plan needs of this machine besides what its loads need: groups that can be limited, networks of its own, a
+//! container engine, ports, programs. It is tried out before anything is built, and by `check --preflight`: a plan
+//! that cannot be completed here is not started.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use crate::preflight::{Finding, Severity};
 use crate::site::RunningSystem;
 use crate::site::error::SiteError;
 
-/// A kind of need: its name, and what is wrong with it; `None` where the plan has no such need.
+/// A kind of need: its name, and the result; `None` if the plan has no such need.
 type Tried = (&'static str, Option<Result<(), SiteError>>);
 
 /// Tries everything out for a run, in its own groups.
 ///
 /// # Errors
-/// The first that this machine does not give.
+/// The first need that this machine does not meet.
 pub fn check(plan: &Plan, site: &RunningSystem) -> Result<(), SiteError> {
     try_all(plan, Some(site)).into_iter().filter_map(|(_, tried)| tried).collect()
 }
 
-/// The same where nothing is to be run: a blocker for each that is not given.
+/// The same when nothing is to be run: a blocker for each unmet need.
 pub fn findings(plan: &Plan) -> Vec<Finding> {
     let finding = |(what, tried): Tried| {
         let (figure, effect, severity) = match tried? {
@@ -97,7 +97,7 @@ fn engine_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), 
     Some(connected.map(drop).map_err(|source| Error::of_container(component, source).into()))
 }
 
-/// In a network of its own every port is free.
+/// In its own network every port is free.
 fn ports_free(plan: &Plan) -> Option<Result<(), SiteError>> {
     let mut wanted: Vec<(u16, &str)> = Vec::new();
     for component in components(plan).filter(|_| plan.isolate == Isolation::None) {
@@ -126,7 +126,7 @@ fn programs_there(plan: &Plan) -> Option<Result<(), SiteError>> {
     for case in plan.cases() {
         for component in &case.system.components {
             component.build.iter().for_each(|build| want(build, &format!("build of `{}`", component.group)));
-            // One with a PATH of its own is looked for there.
+            // One with its own PATH is looked up there.
             let has_path = component.env.iter().any(|(name, _)| name == "PATH");
             if let (ComponentKind::Process(run), false) = (&component.part, has_path) {
                 want(run, &format!("component `{}`", component.group));
@@ -161,8 +161,8 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The program that a command begins with, where that is looked for on PATH: no path, which a build may yet make, nothing
-/// that is filled in later, nothing of the shell's own.
+/// The program that a command starts with, if it is looked up on PATH: not a path, which a build may yet create, not
+/// something that is filled in later, not a word of the shell itself.
 fn program_of(command: &Command) -> Option<String> {
     let (first, is_shell) = match command {
         Command::Shell(line) => (line.to_string(), true),
@@ -174,7 +174,7 @@ fn program_of(command: &Command) -> Option<String> {
     (is_name && !(is_shell && OF_SHELLS.contains(&first.as_str()))).then_some(first)
 }
 
-/// Words that a shell knows without a program: built in, or part of its grammar (POSIX.1-2024, and those of dash and bash).
+/// Words that a shell knows without a program: built in, or part of its grammar (POSIX.1-2024, dash and bash).
 const OF_SHELLS: &[&str] = &[
     "alias",
     "bg",

@@ -8,7 +8,7 @@ use loadlab_record::Secrets;
 
 use crate::watch::Watch;
 
-/// Where and how the load's own threads work: no plan says that.
+/// Where and how the load's own threads work: plans do not specify that.
 #[derive(Clone, Debug, Default)]
 pub struct Generator {
     /// Cores of the load's threads; empty: any.
@@ -18,7 +18,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Puts it into a load.
+    /// Applies it to a load.
     pub fn apply(&self, spec: &mut LoadSpec) {
         spec.cpus.clone_from(&self.cpus);
         if let Some(io) = self.io {
@@ -29,27 +29,28 @@ impl Generator {
 
 /// How a plan is to be run.
 pub struct RunOptions {
-    /// The plan's text as its file has it: its hash is recorded. The record shows [`loadlab_plan::Plan::shown_text`].
+    /// The plan's text exactly as in its file: its hash is recorded. The record shows
+    /// [`loadlab_plan::Plan::shown_text`].
     pub plan_text: String,
     /// Options as given, for the record.
     pub options: Vec<String>,
-    /// The record's folder; must not hold anything.
+    /// The record's folder; must be empty or not exist.
     pub out: PathBuf,
     /// This program, which serves as guardian when started with [`RunOptions::guardian_arg`].
     pub exe: PathBuf,
     /// See [`RunOptions::exe`].
     pub guardian_arg: String,
-    /// Hosts that may be loaded beside loopback, from the command line.
+    /// Hosts that may be loaded besides loopback, from the command line.
     pub allow_hosts: Vec<String>,
-    /// Addresses that hosts have, whatever names say, from the command line.
+    /// Addresses to use for hosts instead of resolving their names, from the command line.
     pub resolved: Vec<Resolved>,
-    /// Load threads, where the plan does not say.
+    /// Load threads, if the plan does not specify them.
     pub threads: usize,
     /// Where and how these threads work.
     pub generator: Generator,
-    /// Who is watched where the plan names nobody.
+    /// What is watched if the plan names no components.
     pub watch: Watch,
-    /// Somebody sees the events while they come.
+    /// Someone is shown the events as they happen.
     pub is_watched: bool,
     /// What neither the record nor an event may show.
     pub secrets: Secrets,

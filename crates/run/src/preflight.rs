@@ -1,9 +1,9 @@
 //! Whether this machine is fit for a load, before it runs: limits and settings that would spoil it, each with its
 //! figure, what it would do to this load, and the remedy as a command.
 //!
-//! [`read`] looks at the machine, [`findings`] and [`notes`] conclude and are pure: the same facts, the same words.
-//! Nothing is changed here, no remedy is applied, and nothing is said of what only the run itself can tell (lateness,
-//! drops): that is for its doubts.
+//! [`read`] inspects the machine; [`findings`] and [`notes`] are pure: the same facts give the same words. Nothing is
+//! changed here, no remedy is applied, and nothing is reported that only the run itself can show (lateness, drops):
+//! that is left to its doubts.
 
 mod checks;
 mod facts;
@@ -17,7 +17,7 @@ pub use planned::Planned;
 /// How bad something is for a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It does nothing to this load.
+    /// It does not affect this load.
     Ok,
     /// Worth knowing; the figures stand.
     Note,
@@ -28,7 +28,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// In a word.
+    /// As a single word.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Ok => "ok",
@@ -39,14 +39,14 @@ impl Severity {
     }
 }
 
-/// What was found of one limit or setting.
+/// The finding about one limit or setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at: `open files`, `source ports` …
+    /// What was checked: `open files`, `source ports` …
     pub what: &'static str,
     /// Its figure, with its unit.
     pub figure: String,
-    /// What it does to this load; what it would carry, where there is no load yet.
+    /// Its effect on this load; without a load, what the machine would carry.
     pub effect: String,
     /// A command that helps, if there is one. Some need root; none is ever run from here.
     pub remedy: Option<String>,
@@ -82,13 +82,13 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that was looked at, in a fixed order, whether good or bad. Without a load it is told what the machine
+/// Everything that was checked, in a fixed order, whether good or bad. Without a load it reports what the machine
 /// would carry, and only what spoils every load is more than a note.
 pub fn findings(planned: Option<&Planned>, facts: &Facts) -> Vec<Finding> {
     checks::ALL.iter().filter_map(|check| check(planned, facts)).collect()
 }
 
-/// Doubts and blockers of a load, a line each, the worst first: what is said before a run.
+/// Doubts and blockers of a load, a line each, the worst first: printed before a run.
 pub fn notes(planned: &Planned, facts: &Facts) -> Vec<String> {
     let mut found = findings(Some(planned), facts);
     found.retain(|f| f.severity >= Severity::Doubt);
@@ -96,7 +96,7 @@ pub fn notes(planned: &Planned, facts: &Facts) -> Vec<String> {
     found.iter().map(Finding::to_string).collect()
 }
 
-/// The findings of several cases as one list: of each thing the worst, with the case's name where cases differ.
+/// The findings of several cases as one list: the worst of each kind, with the case's name where cases differ.
 pub fn worst(cases: &[(String, Vec<Finding>)]) -> Vec<Finding> {
     let mut out: Vec<(&str, Finding)> = Vec::new();
     for (case, found) in cases {

@@ -1,11 +1,11 @@
-//! What probes read, over time: for conditions, and for whether something has become steady.
+//! Readings of probes over time: for conditions, and for whether a value has become steady.
 
 use std::collections::BTreeMap;
 
 /// Readings of probes over time, on the clock of [`loadlab_system::clock::now_ns`].
 ///
-/// A probe whose last reading failed has no value, however good the one before was: what stands still because nobody
-/// can read it is not steady.
+/// A probe whose last reading failed has no value, however good the previous one was: a value that stands still
+/// because it cannot be read is not steady.
 #[derive(Clone, Debug, Default)]
 pub struct Readings {
     good: BTreeMap<String, Reading>,
@@ -13,11 +13,11 @@ pub struct Readings {
     failed: BTreeMap<String, String>,
 }
 
-/// What a probe read last.
+/// The last reading of a probe.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     value: f64,
-    /// It was this since then.
+    /// It has had this value since then.
     since_ns: u64,
     last_ns: u64,
 }
@@ -31,13 +31,13 @@ impl Readings {
         self.failed.remove(probe);
     }
 
-    /// A reading failed. What was steady before has to be so again from here on.
+    /// A reading failed. A value that was steady before has to become steady again.
     pub fn fail(&mut self, probe: &str, why: &str) {
         self.good.remove(probe);
         self.failed.insert(probe.to_owned(), why.to_owned());
     }
 
-    /// The last one that was good.
+    /// The last successful one.
     pub fn last(&self, probe: &str) -> Option<f64> {
         self.good.get(probe).map(|reading| reading.value)
     }
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(readings.steady("other", 1), None);
         readings.add("stored", 40, 3.0);
         assert_eq!(readings.steady("stored", 1), Some(false));
-        // One that cannot be read is not steady, and not what it was.
+        // A probe that cannot be read is not steady, and its old value does not count.
         readings.add("stored", 90, 3.0);
         assert_eq!(readings.steady("stored", 50), Some(true));
         readings.fail("stored", "refused");

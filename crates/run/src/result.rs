@@ -1,4 +1,4 @@
-//! What came of a run, and of each of its trials.
+//! The results of a run, and of each of its trials.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use loadlab_analysis::Exit;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::summary::Summary;
 
-/// What came of a run.
+/// The result of a run.
 pub struct RunResult {
     /// The record's folder.
     pub dir: PathBuf,
@@ -14,7 +14,7 @@ pub struct RunResult {
     pub ended: RunEnded,
     /// Its trials in the order they ran.
     pub trials: Vec<TrialEnd>,
-    /// What all of it asks for.
+    /// The exit that all of it calls for.
     pub exit: Exit,
 }
 
@@ -24,7 +24,7 @@ pub struct TrialEnd {
     pub case: String,
     /// Its number.
     pub trial: u32,
-    /// What it measured, if it came to that.
+    /// What it measured, if it got that far.
     pub summary: Option<Summary>,
     /// What spoiled it.
     pub failure: Option<String>,

@@ -1,5 +1,5 @@
-//! What a trial has come to so far: its record, what was seen, and what ends it early. Shared by the threads
-//! that load and watch.
+//! A trial's state so far: its record, what was seen, and what ends it early. Shared by the threads that load and
+//! watch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,13 +21,13 @@ use crate::readings::Readings;
 /// Where events are reported. Called from several threads.
 pub type EventSink<'a> = &'a (dyn Fn(RunEvent) + Sync);
 
-/// A trial under way.
+/// A trial in progress.
 pub struct TrialState {
     /// Its record; none for a bench.
     pub writer: Option<TrialWriter>,
     /// Ctrl-C.
     pub cancel: Cancel,
-    /// What nothing that is seen here may show.
+    /// Secrets that nothing seen here may show.
     pub secrets: Secrets,
     seen: Mutex<Observed>,
     spoiled: AtomicBool,
@@ -37,7 +37,7 @@ pub struct TrialState {
 #[derive(Default)]
 struct Observed {
     clock: Option<TrialClock>,
-    /// Before the clock's zero is known, events wait here with their time.
+    /// Until the clock's zero is known, events wait here with their time.
     waiting: Vec<(u64, EventKind)>,
     events: Vec<Event>,
     samples: Vec<Sample>,
@@ -45,12 +45,12 @@ struct Observed {
     /// How many of them were reported.
     reported: usize,
     readings: Readings,
-    /// Kills for memory that were reported, by component.
+    /// OOM kills that were reported, by component.
     kills: HashMap<ProcessId, u64>,
     /// Processes whose death spoils this trial. Others died before it or were taken down by us.
     members: Vec<ProcessId>,
     trouble: Option<AbortReason>,
-    /// The record could not be written, whatever else troubled the trial before.
+    /// The record could not be written, whatever other trouble came first.
     unwritten: Option<Arc<StoreError>>,
 }
 
@@ -85,7 +85,7 @@ impl TrialState {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From here on the trial's clock runs; what happened before gets a negative time.
+    /// Starts the trial's clock; what happened before gets a negative time.
     pub fn set_clock(&self, origin_ns: u64) {
         let waiting = {
             let mut seen = self.seen();
@@ -97,7 +97,7 @@ impl TrialState {
         }
     }
 
-    /// Zero of the trial's clock; now, if nothing has set it.
+    /// Sets the trial's clock to zero now, if it is not set yet.
     pub fn settle_clock(&self) {
         if self.seen().clock.is_none() {
             self.set_clock(clock::now_ns());
@@ -109,7 +109,7 @@ impl TrialState {
         self.event_at(clock::now_ns(), what);
     }
 
-    /// Something happened then, on the clock of [`clock::now_ns`].
+    /// Something happened at this time, on the clock of [`clock::now_ns`].
     pub fn event_at(&self, at_ns: u64, what: EventKind) {
         let withheld =
             || EventKind::Failed { text: "an event could not be masked, so it is not recorded".to_owned() };
@@ -124,7 +124,7 @@ impl TrialState {
         self.write(|w| w.event(&event));
     }
 
-    /// Writes to the record; what fails spoils the trial.
+    /// Writes to the record; a failure spoils the trial.
     pub fn write(&self, write: impl FnOnce(&TrialWriter) -> Result<(), StoreError>) {
         if let Some(Err(error)) = self.writer.as_ref().map(write) {
             let error = Arc::new(error);
@@ -133,7 +133,7 @@ impl TrialState {
         }
     }
 
-    /// Why the record could not be written, if so: then no other trial needs to begin.
+    /// The error if the record could not be written: then no other trial needs to begin.
     pub fn unwritten(&self) -> Option<Arc<StoreError>> {
         self.seen().unwritten.clone()
     }
@@ -143,7 +143,7 @@ impl TrialState {
         self.seen().members.push(process);
     }
 
-    /// Ends the trial early. The first trouble counts.
+    /// Ends the trial early. Only the first trouble counts.
     pub fn spoil(&self, trouble: AbortReason) {
         let trouble = trouble.masked(&self.secrets);
         self.seen().trouble.get_or_insert(trouble);
@@ -160,7 +160,7 @@ impl TrialState {
         self.spoiled.load(Ordering::Acquire) || self.cancel.is_cancelled()
     }
 
-    /// Takes what the watcher read.
+    /// Takes in what the watcher read.
     pub fn watched(&self, watched: Watched) {
         match watched {
             Watched::Samples(samples) => {
@@ -189,7 +189,7 @@ impl TrialState {
         }
     }
 
-    /// Takes what the system noticed: deaths end the trial.
+    /// Takes in what the system noticed: deaths end the trial.
     pub fn notices(&self, notices: &Mutex<Receiver<Notice>>, emit: EventSink<'_>) {
         let Ok(receiver) = notices.try_lock() else { return };
         while let Ok(notice) = receiver.try_recv() {
@@ -230,7 +230,7 @@ impl TrialState {
         self.emit_samples(emit);
     }
 
-    /// Tells what was read since the last time. The watcher's own thread must not wait for whoever listens.
+    /// Reports what was read since the last time. The watcher's own thread must not wait for receivers.
     fn emit_samples(&self, emit: EventSink<'_>) {
         let new = {
             let mut seen = self.seen();
@@ -245,7 +245,7 @@ impl TrialState {
 
     fn out_of_memory(&self, component: &Component, at_ns: u64) {
         let kills = component.oom_kills().unwrap_or(0);
-        // A kill may be noticed by its count and, a moment later, by the death it brought.
+        // A kill may be noticed by its count and, a moment later, by the death it caused.
         let reported = self.seen().kills.insert(component.process(), kills);
         if reported.is_some_and(|reported| reported >= kills) {
             return;
@@ -271,7 +271,7 @@ impl TrialState {
         }
     }
 
-    /// Ids of requests that ended in a second. Without a record nobody asks for them.
+    /// Ids of requests that ended in a second. Without a record they are not needed.
     pub fn ids(&self, line: &IdLine) {
         self.write(|w| w.ids(line));
     }
@@ -302,12 +302,12 @@ impl TrialState {
         self.seen().readings.add(probe, clock::now_ns(), value);
     }
 
-    /// Where the trial's clock stands.
+    /// The current time on the trial's clock.
     pub fn now_s(&self) -> f64 {
         self.seen().clock.map_or(0.0, |clock| clock.at_s(clock::now_ns()))
     }
 
-    /// Adds what has come since these were all that there was.
+    /// Appends what is new since these were collected.
     pub fn collect_into(&self, samples: &mut Vec<Sample>, events: &mut Vec<Event>) {
         let seen = self.seen();
         samples.extend_from_slice(seen.samples.get(samples.len()..).unwrap_or_default());
@@ -327,7 +327,7 @@ impl TrialState {
 }
 
 impl AbortReason {
-    /// What it asks for.
+    /// The exit it calls for.
     pub fn exit(&self) -> Exit {
         match self {
             AbortReason::Died { .. } => Exit::Failed,
@@ -336,7 +336,7 @@ impl AbortReason {
         }
     }
 
-    /// The same without secrets. What is wrong with the record's files is not theirs to tell.
+    /// The same with secrets masked. Errors of the record's files contain none.
     fn masked(self, secrets: &Secrets) -> AbortReason {
         let text = |text: String| secrets.mask(&text).into_owned();
         match self {

@@ -21,7 +21,7 @@ pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
     })
 }
 
-/// What helps with a handshake that failed so.
+/// What helps against this kind of handshake failure.
 fn hint(why: &str) -> &'static str {
     match why {
         _ if why.contains("does not speak TLS") => "should the URL begin with http://, or is the port wrong?",

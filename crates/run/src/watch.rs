@@ -1,35 +1,35 @@
-//! Who is watched where no plan names components.
+//! What is watched if no plan names components.
 
 use loadlab_load::LoadSpec;
 use loadlab_load::target::Address;
 use loadlab_record::evidence::Evidence;
 use loadlab_system::{Answering, Listening, ProcessId, Watched, find_answering, is_local, open_files};
 
-/// Who is watched where no plan names components.
+/// What is watched if no plan names components.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// Processes of this machine that answer are found, with those that they ask.
+    /// Find processes of this machine that answer, and those they call.
     pub finds: bool,
-    /// These are watched, whoever answers.
+    /// Watch these, whatever answers.
     pub processes: Vec<ProcessId>,
 }
 
 /// With fewer open files allowed than this they are left to the load.
 const FEWEST_FILES: u64 = 256;
 
-/// There are open files for watching beside those for connections.
+/// There are enough open files to watch, besides those for connections.
 pub fn leaves_files() -> bool {
     open_files::allowed() >= FEWEST_FILES
 }
 
-/// What nobody looks for again could not be seen for all of the trial.
+/// Reports as unseen for the whole trial what will not be searched for again.
 pub fn unseen(found: &Answering) -> Option<Watched> {
     let not_seen = found.not_seen.clone();
     (!not_seen.is_empty()).then(|| Watched::Evidence(Box::new(Evidence { not_seen, ..Evidence::default() })))
 }
 
 impl Watch {
-    /// Who is found to answer at these addresses, and whom they ask.
+    /// Finds the processes that answer at these addresses, and those they call.
     pub fn find(&self, addresses: &[Listening]) -> Answering {
         if leaves_files() {
             return find_answering(addresses, &self.processes, Answering::default());

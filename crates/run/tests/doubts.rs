@@ -1,4 +1,5 @@
-//! Doubts, from the engine in simulated time to the verdict: each is provoked, and what looks like it is not blamed.
+//! Doubts, from the engine in simulated time to the verdict: each is provoked, and what only looks like it raises
+//! none.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,7 @@ fn rate(rate_per_s: f64, max_in_flight: u64, when_behind: WhenBehind) -> Model {
     Model::Open { rate_per_s, arrivals: Arrivals::Constant, when_behind, max_in_flight }
 }
 
-/// Answers each connection after a time of its own, and takes so many connections.
+/// Answers each connection after its own time, and accepts a limited number of connections.
 struct Stub<F> {
     service_ns: F,
     refuse_from: ConnId,
@@ -62,7 +63,7 @@ impl<F: FnMut(ConnId, u64) -> u64> Server for Stub<F> {
     }
 }
 
-/// What was simulated, and its ticks.
+/// The result of the simulation, and its ticks.
 fn simulated<R: Server>(spec: &LoadSpec, mut sim: Sim<R>) -> (Outcome, Vec<Tick>) {
     let mut ticks = Vec::new();
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
@@ -129,7 +130,7 @@ fn connections_that_are_served_ten_times_slower() {
     let per_user = s.connections.per_user.unwrap();
     assert_eq!((per_user.users, per_user.outliers), (50, 5));
     assert!((per_user.jain - 0.919).abs() < 0.001, "{per_user:?}");
-    // a request in ninety-two is a starved user's: p95 shows nothing of a tenth of the users
+    // a request in ninety-two is a starved user's: p95 does not show a tenth of the users
     assert!(s.response_ms.p95.unwrap() < 1.1);
 
     // and the few that are served far better than the rest
@@ -157,7 +158,7 @@ fn chance_and_ramps_are_not_unfair() {
     // those of the first half, as if they had been there all the time
     assert_eq!(per_user.users, 32);
     assert!((999..=1002).contains(&per_user.min) && per_user.max <= 1002, "{per_user:?}");
-    // where each has a number of its own, counts tell nothing
+    // if each has its own number, counts show nothing
     let mut each = spec(users(5));
     each.until = Until::Repeats(100);
     assert_eq!(go(&each, Sim::new(Stub::new(|_, _| MS))).connections.per_user, None);
@@ -170,7 +171,7 @@ fn limits_of_this_machine_while_connecting() {
         (stub.refuse_from, stub.error) = (5, error);
         let s = go(&spec(users(7)), Sim::new(stub));
         assert_eq!(s.connections.own_limits, expect, "{error}");
-        // users that fail are counted apart, and idle in no figure
+        // users that fail are counted separately, and are not idle in any figure
         assert_eq!(
             kinds(&s).contains(&("client_limit", true)),
             expect.total() > 0,
@@ -206,7 +207,7 @@ fn a_generator_that_stalled() {
     let still = check(users(4), stalls, &[("generator_stalled", false)]);
     assert_eq!(still.count, 2);
     assert!((still.total_s - 0.7).abs() < 0.05 && (still.max_at_s - 6.0).abs() < 0.05, "{still:?}");
-    // a time slice of somebody else's is no gap, and 60 requests late by up to 60 ms are in no p99 of 10,000
+    // another task's time slice is not a gap, and 60 requests late by up to 60 ms are not in a p99 of 10,000
     let still = check(open(), vec![(4 * S, 60 * MS)], &[("late", false)]);
     assert_eq!(still.count, 0);
 }
@@ -271,7 +272,7 @@ fn a_cap_that_is_reached_and_requests_that_are_dropped() {
     // one place fewer than allowed is enough
     let s = go(&spec(rate(200.0, 21, WhenBehind::Queue)), Sim::new(Stub::new(|_, _| 100 * MS)));
     assert_eq!((kinds(&s), s.connections.in_flight_peak), (vec![], Some(20)));
-    // connections that are held are not in flight
+    // held connections are not in flight
     let mut held = spec(rate(200.0, 30, WhenBehind::Queue));
     held.held = Some(Held { connections: 100, rate_per_s: 20_000.0 });
     let s = go(&held, Sim::new(Stub::new(|_, _| 100 * MS)));
@@ -283,7 +284,7 @@ fn littles_law_finds_times_that_were_lost() {
     let spec = spec(users(20));
     let run = || simulated(&spec, Sim::new(Stub::new(|conn: ConnId, _| (1 + u64::from(conn)) * MS)));
     assert_eq!(kinds(&summary_of(&spec, run())), [("unfair", false)]);
-    // had the engine recorded half of what each answer took
+    // as if the engine had recorded half of what each answer took
     let (mut outcome, ticks) = run();
     let whole = outcome.measured.series.response_ok.clone();
     outcome.measured.series.response_ok.clear();

@@ -1,7 +1,7 @@
 //! A token that ends waiting: set once, seen by every wait at once.
 //!
-//! It is a flag and an eventfd, so that one `poll` covers "cancelled", "the process ended" and "time is up"
-//! without waking now and then to look. It knows no signals: the binary maps Ctrl-C to it.
+//! A flag plus an eventfd, so that one `poll` covers "cancelled", "the process ended" and "time is up" without
+//! periodic wake-ups. It knows nothing of signals: the binary maps Ctrl-C to it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub struct Cancel {
 #[derive(Debug)]
 struct Shared {
     cancelled: AtomicBool,
-    /// Readable from the moment of cancelling on: it is never read. Absent when the process has no
-    /// descriptor left; waits then look at the flag every 20 ms.
+    /// Readable once cancelled, because it is never read. Absent when the process is out of descriptors; waits then
+    /// check the flag every 20 ms.
     event: Option<OwnedFd>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Cancel {
 }
 
 impl Cancel {
-    /// A token nobody has cancelled.
+    /// A token that has not been cancelled.
     pub fn new() -> Cancel {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
         Cancel { shared: Arc::new(Shared { cancelled: AtomicBool::new(false), event }) }
@@ -63,7 +63,7 @@ impl Cancel {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Waits until `until_ns` (of [`clock::now_ns`]); `true` if it was cancelled before.
+    /// Waits until `until_ns` (of [`clock::now_ns`]); `true` if the token was cancelled first.
     pub fn wait_until(&self, until_ns: u64) -> bool {
         self.wait_for(None, until_ns) == WaitOutcome::Cancelled
     }

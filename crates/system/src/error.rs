@@ -18,7 +18,7 @@ pub enum Error {
          component another port; `loadlab clean` removes what a killed run left behind"
     )]
     PortTaken {
-        /// Who wants it.
+        /// Which component wants it.
         component: String,
         /// Which.
         port: u16,
@@ -87,7 +87,7 @@ pub enum Error {
         within_ns: u64,
         /// `GET http://…`.
         waited_for: String,
-        /// What the last attempt said.
+        /// Result of the last attempt.
         last: String,
         /// How many of its processes the kernel killed for memory meanwhile.
         oom_kills: u64,
@@ -131,7 +131,7 @@ pub enum Error {
         tail: Tail,
     },
 
-    /// Processes that do not go away even when killed.
+    /// Processes that survive being killed.
     #[error(
         "component `{component}`: still running {} after SIGKILL: pid {}\nhint: they hang in the kernel, \
          probably on a disk or a network file system; run `loadlab clean` later to try again",
@@ -143,7 +143,7 @@ pub enum Error {
         component: String,
         /// Which.
         pids: Vec<u32>,
-        /// How long was waited.
+        /// How long we waited.
         waited_ns: u64,
     },
 
@@ -158,7 +158,7 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// No network namespace can be had.
+    /// No network namespace can be created.
     #[error(
         "cannot put the run in its own network namespace: {source}\n\
          hint: this needs root (the capability CAP_SYS_ADMIN); without it, run all of loadlab in one: \
@@ -180,7 +180,7 @@ pub enum Error {
         hint: &'static str,
     },
 
-    /// A component whose network is not its own.
+    /// A component without a network of its own.
     #[error(
         "cannot {doing} component `{component}`: it is not up, or has no network link\n\
          hint: `isolate: true` in the plan gives each process component one"
@@ -192,7 +192,7 @@ pub enum Error {
         doing: &'static str,
     },
 
-    /// Something that should run already.
+    /// Something that should already be running.
     #[error("component `{component}`: {what}\nhint: {hint}")]
     NotThere {
         /// Which.
@@ -214,7 +214,7 @@ pub enum Error {
         file: PathBuf,
     },
 
-    /// A Compose file names something that is there already, and not the run's.
+    /// A Compose file names something that already exists and does not belong to the run.
     #[error(
         "{} would take the {kind} `{name}`, which already exists and does not belong to this run\nhint: {hint}",
         file.display()
@@ -230,7 +230,7 @@ pub enum Error {
         hint: &'static str,
     },
 
-    /// It cannot be determined what Compose makes of its file.
+    /// What Compose makes of its file cannot be determined.
     #[error("cannot determine what {} would create: {why}", file.display())]
     ComposeConfig {
         /// The Compose file.
@@ -246,7 +246,7 @@ pub enum Error {
         file: PathBuf,
         /// Whose image.
         service: String,
-        /// Why it is not to be had.
+        /// Why it cannot be obtained.
         source: Box<crate::engine::EngineError>,
     },
 
@@ -259,7 +259,7 @@ pub enum Error {
         source: Box<crate::engine::EngineError>,
     },
 
-    /// The container engine, for something that is no component.
+    /// The container engine, for something that is not a component.
     #[error(transparent)]
     Engine(Box<crate::engine::EngineError>),
 
@@ -289,7 +289,7 @@ impl From<crate::engine::EngineError> for Error {
 }
 
 impl Error {
-    /// What an engine said of a component.
+    /// Wraps an engine's error about a component.
     pub fn of_container(component: &str, source: crate::engine::EngineError) -> Error {
         Error::Container { component: component.to_owned(), source: Box::new(source) }
     }

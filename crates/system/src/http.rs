@@ -1,7 +1,7 @@
 //! One GET over HTTP/1.1, for readiness checks and probes: small, blocking, bounded in time and size.
 //!
-//! It is no load generator and no general client: no TLS, no redirects, no kept connections. It can be
-//! interrupted every 20 ms, since whoever waits for a component also watches whether it still lives.
+//! Neither a load generator nor a general client: no TLS, no redirects, no kept connections. It can be interrupted
+//! every 20 ms, since a caller that waits for a component also watches whether it is still alive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -11,11 +11,11 @@ use loadlab_record::url;
 
 use crate::clock;
 
-/// Most bytes in a response's head.
+/// The longest response head, in bytes.
 const HEAD_BYTES: usize = 64 << 10;
-/// Most bytes in a response's body.
+/// The longest response body, in bytes.
 pub const BODY_BYTES: usize = 4 << 20;
-/// How long a read waits before asking whether to go on.
+/// How long a read waits before asking whether to continue.
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 /// A complete response.
@@ -47,7 +47,7 @@ pub enum HttpError {
         /// Why.
         source: std::io::Error,
     },
-    /// No connection came about.
+    /// The connection could not be established.
     #[error("cannot connect to {address}: {source}")]
     Connect {
         /// Where.
@@ -94,15 +94,15 @@ pub enum HttpError {
     /// Time was up.
     #[error("no complete response in time")]
     Timeout,
-    /// The caller did not want to wait any more.
+    /// The caller stopped waiting.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// An `http://` URL, taken apart.
+/// A parsed `http://` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// Host and port as the `Host` header has them.
+    /// Host and port, as in the `Host` header.
     pub authority: String,
     host: String,
     port: u16,
@@ -117,7 +117,7 @@ impl std::fmt::Display for Url {
 }
 
 impl Url {
-    /// Takes a URL apart.
+    /// Parses a URL.
     pub fn parse(text: &str) -> Result<Url, HttpError> {
         let bad = |why: String| HttpError::Url { url: url::without_user(text), why };
         let url = url::Url::parse(text).map_err(|error| bad(error.why))?;
@@ -140,8 +140,8 @@ impl Url {
     }
 }
 
-/// Connects to the first address of a name that lets it: `localhost` may mean `::1` first, where few listen. Each is
-/// given at most `each`, and all of them until then. The error is that of the last one tried.
+/// Connects to the first address of a name that accepts: `localhost` may mean `::1` first, where few listen. Each
+/// address gets at most `each`, and all of them together until `until_ns`. The error is that of the last one tried.
 pub(crate) fn connect(
     addresses: &[SocketAddr],
     each: Duration,
@@ -161,12 +161,12 @@ pub(crate) fn connect(
     Err(failed)
 }
 
-/// GETs a URL. It ends with an error at `until_ns` (of [`clock::now_ns`]) or when `stop` says so.
+/// GETs a URL. Fails at `until_ns` (of [`clock::now_ns`]) or when `stop` returns true.
 pub fn get(url: &str, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<Response, HttpError> {
     fetch(&Url::parse(url)?, until_ns, stop)
 }
 
-/// GETs a URL that was taken apart before.
+/// GETs a URL that is already parsed.
 pub(crate) fn fetch(url: &Url, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<Response, HttpError> {
     let (mut stream, address) = connect(&url.resolve()?, Duration::from_secs(1), until_ns)?;
     let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
@@ -247,8 +247,8 @@ fn parse(mut bytes: &[u8], closed: bool) -> Result<Option<Response>, HttpError> 
     let mut before = 0;
     loop {
         match parse_one(bytes, closed)? {
-            // `100 Continue` and its like precede the response: together they are no larger than a head may be, or
-            // somebody who sends them for ever would be kept for ever.
+            // `100 Continue` and the like precede the response: together they may be no larger than a head, or a
+            // server that sends them for ever would never finish.
             Parsed::Informational { length } => {
                 (bytes, before) = (&bytes[length..], before + length);
                 if before > HEAD_BYTES {
@@ -320,7 +320,7 @@ fn length_of(fields: &[httparse::Header<'_>]) -> Result<Length, String> {
     }
 }
 
-/// The data of all chunks, if the last one is there.
+/// The data of all chunks, if the last one has arrived.
 fn unchunk(mut rest: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let mut body = Vec::new();
     loop {
@@ -379,7 +379,7 @@ mod tests {
         use std::net::{Ipv4Addr, TcpListener};
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let there = listener.local_addr().unwrap();
-        // Port 1 is nobody's.
+        // Nothing listens on port 1.
         let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let until_ns = clock::now_ns() + 60_000_000_000;
         let to = |addresses: &[SocketAddr], until_ns| {
@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Repeats itself up to a bound that nobody should come to.
+    /// Repeats itself up to a bound that no reader should reach.
     struct Endless {
         text: &'static [u8],
         read: usize,

@@ -1,8 +1,8 @@
-//! The files components write to: opened for appending, bounded in size, read from their end.
+//! The files components write to: opened for appending, bounded in size, and tailed.
 //!
-//! Components write into them directly, so that no thread of loadlab copies their output during a load. That
-//! leaves the size to be watched from outside: a log beyond its bound is cut back to its first half. Because
-//! it is open for appending, what is written next follows there: the beginning and the newest are kept.
+//! Components write into them directly, so no loadlab thread copies their output during a load. The size must then be
+//! watched from outside: a log beyond its bound is cut back to its first half. Because it is open for appending,
+//! later output follows there, so the beginning and the newest part are kept.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ pub const LOG_LIMIT_BYTES: u64 = 64 << 20;
 const TAIL_BYTES: u64 = 16 << 10;
 /// How many lines of each log are shown.
 const TAIL_LINES: usize = 10;
-/// A longer line is not looked at.
+/// Longer lines are not searched.
 const LINE_BYTES: usize = 1 << 20;
 /// How many characters of a line are shown.
 const LINE_CHARS: usize = 400;
@@ -28,7 +28,7 @@ const LINE_CHARS: usize = 400;
 pub(crate) struct Log {
     pub path: PathBuf,
     pub file: File,
-    /// Its size when the component was started: what is before belongs to an earlier one.
+    /// Its size when the component was started: what comes before belongs to an earlier one.
     pub from: u64,
     /// What no message about it may quote.
     secrets: Secrets,
@@ -46,7 +46,7 @@ impl Log {
         Ok(Log { path: path.to_owned(), file, from, secrets: Secrets::default() })
     }
 
-    /// The same, quoted without these.
+    /// The same log, with these secrets masked in quotes.
     pub fn masking(self, secrets: &Secrets) -> Log {
         Log { secrets: secrets.clone(), ..self }
     }
@@ -69,36 +69,36 @@ impl Log {
     }
 }
 
-/// Reads what a log has behind an offset, at most 1 MiB, and returns the offset after it.
+/// Reads what a log has after an offset, at most 1 MiB, and returns the offset after it.
 fn read_since(path: &Path, offset: u64, into: &mut Vec<u8>) -> std::io::Result<u64> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
-    // A log that was cut meanwhile goes on from where it is now.
+    // A log that was cut meanwhile is read from its current end.
     let offset = offset.min(size);
     file.seek(SeekFrom::Start(offset))?;
     let read = file.take(1 << 20).read_to_end(into)?;
     Ok(offset + read as u64)
 }
 
-/// How many lines of a log hold a text, counted as it grows. Of a log that is cut, what was not counted yet and is cut
-/// out is missed; the cut is noted.
+/// Counts the lines of a growing log that contain a text. If the log is cut, lines that were not yet counted and are
+/// cut out are missed; the cut is noted.
 #[derive(Debug)]
 pub(crate) struct LineCounter {
     path: PathBuf,
     offset: u64,
-    /// The beginning of a line that is not complete.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
     lines: u64,
 }
 
 impl LineCounter {
-    /// Nothing that is in it by now counts.
+    /// Nothing already in it counts.
     pub fn from_now(path: &Path) -> LineCounter {
         let offset = std::fs::metadata(path).map_or(0, |m| m.len());
         LineCounter { path: path.to_owned(), offset, line: Vec::new(), lines: 0 }
     }
 
-    /// Reads on to its end. Lines that are not complete do not count yet.
+    /// Reads on to its end. Incomplete lines do not count yet.
     pub fn count(&mut self, text: &str) -> std::result::Result<u64, String> {
         loop {
             let mut bytes = std::mem::take(&mut self.line);
@@ -108,7 +108,7 @@ impl LineCounter {
             let is_all = bytes.len() == before;
             let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
             self.line = bytes.split_off(end);
-            // A line without end is no line: it must not be kept for ever.
+            // Data without a line end is not a line and must not be kept for ever.
             if self.line.len() > LINE_BYTES {
                 self.line.clear();
             }
@@ -122,7 +122,7 @@ impl LineCounter {
     }
 }
 
-/// The last lines of some logs, each from its own offset on. The same file twice is shown once.
+/// The last lines of some logs, each from its own offset on. A file that is listed twice is shown once.
 pub(crate) fn tail(logs: &[Log]) -> Tail {
     let mut shown: Vec<(PathBuf, Vec<String>)> = Vec::new();
     for log in logs {
@@ -146,17 +146,17 @@ fn last_lines(path: &Path, from: u64, secrets: &Secrets) -> Vec<String> {
         return Vec::new();
     }
     if start > from && !secrets.is_empty() {
-        // What is left of the first line may be the end of a secret.
+        // The remainder of the first line may be the end of a secret.
         let line = bytes.iter().position(|b| *b == b'\n').map_or(bytes.len(), |at| at + 1);
         bytes.drain(..line);
     }
-    // Before lines are cut: of a secret that a cut goes through, a part would be shown.
+    // Mask before lines are cut: of a secret that a cut goes through, a part would be shown.
     let masked = secrets.mask_bytes(&bytes);
     let text = String::from_utf8_lossy(&masked);
     let mut lines: Vec<String> = text
         .lines()
         .filter(|line| !line.trim().is_empty())
-        // Terminal control sequences must not reach whoever reads the message.
+        // Terminal control sequences must not reach the reader's terminal.
         .map(|line| line.chars().filter(|c| !c.is_control() || *c == '\t').take(LINE_CHARS).collect())
         .collect();
     lines.drain(..lines.len().saturating_sub(TAIL_LINES));
@@ -200,7 +200,7 @@ mod tests {
         writeln!(&log.file, "login s3cret%2Btoken").unwrap();
         let lines = tail(&[log]).logs.remove(0).1;
         assert_eq!(lines, [format!("{}***", "x".repeat(LINE_CHARS - 4)), "login ***".to_owned()]);
-        // The part that is looked at begins within a secret.
+        // The part that is read begins within a secret.
         let log = Log::open(&dir.path().join("b")).unwrap().masking(&secrets);
         write!(&log.file, "s3cret+token{}\nend\n", "x".repeat(TAIL_BYTES as usize - 12)).unwrap();
         assert_eq!(tail(&[log]).logs.remove(0).1, ["end"]);

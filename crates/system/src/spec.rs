@@ -1,6 +1,6 @@
 //! What is to be run, under which limits, when it counts as up, and how it is stopped.
 //!
-//! These are plain values: whoever holds a plan fills them in. Nothing here touches the machine.
+//! These are plain values, filled in by the caller from a plan. Nothing here touches the machine.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -31,21 +31,22 @@ pub struct ComponentSpec {
     pub ports: Vec<u16>,
     /// Cores it may run on; empty means all.
     pub cpus: Vec<usize>,
-    /// Where a relay stands between it and all others; limits on delay and loss of its link need one.
+    /// Where a relay sits between it and all others; limits on delay and loss of its link need one.
     pub relay: Option<RelayAt>,
 }
 
-/// Where a relay stands.
+/// Where a relay sits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayAt {
     /// Between the two ends of the link of a component that has its own network namespace.
     Link,
-    /// Before ports of loopback: where others connect to, and where the component listens.
+    /// In front of loopback ports: each with the port clients connect to, and the one the component listens on.
     Ports(Vec<(u16, u16)>),
 }
 
 impl ComponentSpec {
-    /// A component without limits that is up as soon as it lives, with logs `NAME.out` and `NAME.err` in `logs_dir`.
+    /// A component without limits that is up as soon as it is alive, with logs `NAME.out` and `NAME.err` in
+    /// `logs_dir`.
     pub fn new(
         name: &str,
         command: impl Into<Command>,
@@ -112,7 +113,7 @@ pub enum Ready {
         /// Its time limit, from its start.
         within_ns: u64,
     },
-    /// A container runs and its own health check, if it has one, says that it is well.
+    /// A container runs and its own health check, if it has one, reports it healthy.
     Healthy {
         /// Its time limit, from its start.
         within_ns: u64,
@@ -127,7 +128,7 @@ pub enum Ready {
 }
 
 impl Ready {
-    /// The port on loopback at which it is asked, if it is.
+    /// The loopback port at which its readiness is checked, if any.
     pub(crate) fn port_here(&self) -> Option<u16> {
         let Authority { host, port, .. } = match self {
             Ready::Http { url, .. } => Url::parse(url).ok()?.authority,
@@ -144,9 +145,9 @@ impl Ready {
 pub struct Limits {
     /// CPU time per time, in cores (0.01 is 1 % of one core).
     pub cpu_cores: Option<f64>,
-    /// Memory, in bytes. Swap is not to make up for it, unless the next one says so.
+    /// Memory, in bytes. Swap does not add to it, unless the next field allows it.
     pub memory_bytes: Option<u64>,
-    /// Memory and swap together, in bytes; at least as much as memory, and nothing without it.
+    /// Memory and swap together, in bytes; at least as much as memory, and ignored without it.
     pub memory_swap_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
@@ -158,14 +159,14 @@ pub struct Limits {
     pub link: LinkLimits,
 }
 
-/// What may go over a component's link, and how. `None` means: as it is.
+/// What may go over a component's link, and how. `None` means: unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkLimits {
     /// Bytes per second, each way.
     pub bytes_per_s: Option<u64>,
     /// How much longer a round trip takes, nanoseconds: half of it each way.
     pub delay_ns: Option<u64>,
-    /// By how much at most that varies, nanoseconds; no more than the delay.
+    /// How much that varies at most, nanoseconds; no more than the delay.
     pub jitter_ns: Option<u64>,
     /// Share of packets that are lost, 0 to 1.
     pub loss: Option<f64>,
@@ -184,14 +185,14 @@ pub struct BlockLimits {
     pub write_ops_per_s: Option<u64>,
 }
 
-/// What a container is made from, beside what any component has.
+/// What a container is made from, beyond what any component has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerSpec {
     /// Its image: `nginx:1.22`, or an id.
     pub image: String,
-    /// In place of the image's; empty leaves that.
+    /// Replaces the image's; empty keeps that.
     pub entrypoint: Vec<String>,
-    /// In place of the image's; empty leaves that.
+    /// Replaces the image's; empty keeps that.
     pub command: Vec<String>,
     /// Ports of this machine's loopback, and the container's ports behind them.
     pub published: Vec<(u16, u16)>,
@@ -218,20 +219,20 @@ pub enum Network {
     Host,
     /// Nothing.
     None,
-    /// A network that is there already.
+    /// An existing network.
     Named(String),
 }
 
-/// A command that the engine runs in the container again and again.
+/// A command that the engine runs in the container repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// For the container's shell, or a list of words.
+    /// A line for the container's shell, or a list of words.
     pub command: Vec<String>,
     /// It is one line for the container's shell.
     pub is_shell: bool,
-    /// From one to the next.
+    /// From one run to the next.
     pub every_ns: u64,
-    /// One that takes longer has failed.
+    /// A run that takes longer has failed.
     pub timeout_ns: u64,
     /// How many failures make it unhealthy.
     pub retries: u32,
@@ -242,7 +243,7 @@ pub struct HealthCheck {
 pub struct Stop {
     /// Sent to its process group.
     pub signal: Signal,
-    /// How long it may take; then it is killed.
+    /// How long it may take before it is killed.
     pub within_ns: u64,
 }
 
@@ -282,18 +283,18 @@ const SIGNALS: [(&str, i32); 21] = [
 ];
 
 impl Signal {
-    /// Please end.
+    /// Asks to end.
     pub const TERM: Signal = Signal(libc::SIGTERM);
     /// Interrupt, as Ctrl-C does.
     pub const INT: Signal = Signal(libc::SIGINT);
-    /// Ends without being asked.
+    /// Ends the process without asking.
     pub const KILL: Signal = Signal(libc::SIGKILL);
-    /// Stopped until [`Signal::CONT`].
+    /// Stops the process until [`Signal::CONT`].
     pub const STOP: Signal = Signal(libc::SIGSTOP);
     /// Continues.
     pub const CONT: Signal = Signal(libc::SIGCONT);
 
-    /// From `SIGTERM`, `TERM`, `term` or `15`. `None` for what is no signal.
+    /// From `SIGTERM`, `TERM`, `term` or `15`. `None` if it is not a signal.
     pub fn parse(text: &str) -> Option<Signal> {
         let text = text.trim();
         if let Ok(number) = text.parse::<i32>() {
@@ -324,10 +325,10 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Something this host cannot give: a reading or a way of isolation. It is no error; the record says so.
+/// Something this host cannot provide: a reading or a kind of isolation. It is not an error; the record reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// The component it is missed for; empty when it is all of them.
+    /// The component that lacks it; empty for all of them.
     pub component: String,
     /// What is missing.
     pub what: String,

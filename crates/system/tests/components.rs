@@ -236,7 +236,7 @@ fn daemons_do_not_survive_down() {
     }
 }
 
-/// A process that forks itself into a new session and ends, again and again, is nobody's child and in no group.
+/// A process that forks itself into a new session and ends, repeatedly, is a child of no one and in no group.
 #[test]
 fn one_that_runs_away_is_caught_in_its_cgroup() {
     for bench in Bench::of_all_kinds() {
@@ -245,7 +245,7 @@ fn one_that_runs_away_is_caught_in_its_cgroup() {
         let hops = || fs::metadata(bench.path("hops")).map_or(0, |m| m.len());
         eventually("some hops", || (hops() > 20).then_some(()));
         if bench.system.cgroup_version() == "none" && !has_kill(&component) {
-            // Nothing but a cgroup holds it: it is let go by taking its script away.
+            // Only its cgroup holds it: removing its script lets it end.
             fs::remove_file(bench.path("hop")).unwrap();
             bench.system.down(&component).unwrap();
             continue;
@@ -259,7 +259,7 @@ fn one_that_runs_away_is_caught_in_its_cgroup() {
     }
 }
 
-/// It is in a cgroup of its own, even if that has no controllers.
+/// It has its own cgroup, even one without controllers.
 fn has_kill(component: &loadlab_system::Component) -> bool {
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", component.process().pid)).unwrap_or_default();
     groups.contains("/loadlab/")
@@ -295,7 +295,7 @@ fn cpu_is_limited() {
     });
     let cpu_s = last.cpu_s.unwrap() - first.cpu_s.unwrap();
     let throttled = (last.throttled_periods.unwrap() - first.throttled_periods.unwrap()) as f64;
-    // 10 ms in each of them, and never more than that share of the time that passed.
+    // 10 ms in each of them, and never more than that share of the elapsed time.
     assert!(cpu_s >= throttled * 0.007, "{cpu_s} s in {throttled} periods");
     let share = cpu_s / ((end_ns - begin_ns) as f64 / 1e9);
     assert!(share < 0.13, "{share}");
@@ -322,7 +322,7 @@ fn a_memory_hog_is_killed_and_told() {
     while died.is_none() || lived.is_none() {
         match bench.notice() {
             Notice::Died { component, status, .. } => died = Some((component, status)),
-            // Of the first one too, when it is seen between the kill and the end.
+            // Also for the first one, if it is seen between the kill and the end.
             Notice::OutOfMemory { component, kills, .. } if component.name() == "worker" => {
                 lived = Some((component, kills))
             }
@@ -376,7 +376,7 @@ fn processes_and_files_are_limited() {
     assert_eq!(bench.system.down(&component).unwrap().stragglers, 3);
 }
 
-/// What holds where limits cannot be applied: they are errors that say so, and everything else works.
+/// What holds if limits cannot be applied: they are reported as errors, and everything else works.
 fn limits_are_refused(bench: &Bench) {
     for limits in [
         Limits { cpu_cores: Some(0.1), ..Limits::default() },

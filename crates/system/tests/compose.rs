@@ -1,4 +1,4 @@
-//! Compose files that do not come up as they should, with an engine and a Compose that only say what they are scripted to.
+//! Compose files that fail to come up, with a scripted engine and a scripted Compose.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use loadlab_system::{Cancel, ComposeSpec, Error, Project, Result};
 use crate::common;
 use crate::common::Bench;
 
-/// Answers as an engine with one container, `one`, that was listed as running and has ended with this status since.
+/// Answers as an engine with one container, `one`, that was listed as running and has since ended with this status.
 fn engine(socket: &Path, exit: i32) {
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, exit)));
@@ -43,7 +43,7 @@ fn answer(mut stream: UnixStream, exit: i32) {
     let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
 }
 
-/// What became of bringing it up, and what Compose was asked for.
+/// The result of bringing it up, and what Compose was asked for.
 fn up(exit_of_up: i32, exit_of_container: i32) -> (Result<Project>, Vec<String>) {
     up_with("docker", "services: {}\n", exit_of_up, exit_of_container)
 }
@@ -63,7 +63,7 @@ fn up_with(
     let script = format!(
         "#!/bin/sh\necho \"$@\" >> {}\ncase \"$*\" in *' up '*) exit {exit_of_up};; *' config') exit {};; esac\n",
         bench.path("asked").display(),
-        // As older ones of Podman's, which know no such word.
+        // Like older versions of Podman's, which do not know this command.
         if tool == "podman-compose" { 2 } else { 0 },
     );
     let others = ["docker", "docker-compose"].into_iter().filter(|other| *other != tool);
@@ -106,7 +106,7 @@ fn a_service_may_do_its_work_and_end_whenever_it_is_looked_at() {
     assert_eq!(asked, ["version", "config", "up", "stop"]);
 }
 
-/// Podman's Compose starts, stops and removes by name: what has the name must not be there before.
+/// Podman's Compose starts, stops and removes by name: nothing with that name may exist before.
 #[test]
 fn nothing_is_brought_up_over_what_others_have() {
     let file = |name: &str| format!("services: {{}}\nvolumes: {{ data: {{ name: {name} }} }}\n");

@@ -1,4 +1,4 @@
-//! How the end of a container is noticed, with an engine that only answers when it is let.
+//! How the end of a container is noticed, with an engine that answers only when allowed to.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,8 +13,8 @@ use loadlab_system::{Cancel, ComposeSpec, Notice, Ready};
 
 use crate::common::{Bench, PATIENCE_NS};
 
-/// Answers as an engine with one container, `one`, whose first process has this pid. Asked how it has ended, it says so,
-/// and answers when it is let.
+/// Answers as an engine with one container, `one`, whose first process has this pid. When asked how it ended, it
+/// signals the question, and answers once allowed to.
 struct Asked {
     pid: u32,
     asked: Sender<()>,
@@ -98,7 +98,7 @@ fn an_engine_that_does_not_answer_delays_no_other_death() {
 
     end(child);
     is_asked.recv().unwrap();
-    // The engine is at it; meanwhile another component ends.
+    // The engine is busy; meanwhile another component ends.
     process.send(loadlab_system::Signal::KILL);
     let died = || match bench.notice() {
         Notice::Died { component, status, .. } => (component.name().to_owned(), status.to_string()),

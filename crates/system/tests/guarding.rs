@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::common;
 use crate::common::{FIXTURE, eventually, pid_in, run_id, temp_dir, with_daemon};
 
-/// A process that owns a system with one component and a daemon of it.
+/// A process that owns a system with one component and that component's daemon.
 struct Owner {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -97,7 +97,7 @@ fn the_guardian_takes_down_what_a_killed_loadlab_left() {
         let guardian = owner.guardian.unwrap();
         let cgroups = cgroups_in(&state_files(&state_dir)[0]);
         assert!(owner.component.is_alive() && owner.daemon.is_alive() && guardian.is_alive());
-        // What Ctrl-C and a closed terminal send is nothing to the guardian.
+        // The guardian ignores what Ctrl-C and a closed terminal send.
         for signal in
             [rustix::process::Signal::INT, rustix::process::Signal::TERM, rustix::process::Signal::HUP]
         {
@@ -157,14 +157,14 @@ fn clean_removes_what_is_left_when_the_guardian_was_killed_too() {
     }
 }
 
-/// As an ordinary user: no cgroups, said so, and the rest as ever.
+/// As an ordinary user: no cgroups, which is reported, and the rest as usual.
 #[test]
 fn without_rights_it_works_with_less() {
     let nobody = 65534;
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
         return common::skip::skip("it takes root and setpriv to become nobody");
     }
-    // Not below the build's folder, which nobody may not enter.
+    // Not below the build's folder, which `nobody` may not enter.
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(dir.path(), Some(nobody), Some(nobody)).unwrap();
     let fixture = dir.path().join("fixture");

@@ -1,4 +1,4 @@
-//! Components in network namespaces of their own: reached, cut off, joined, narrowed. It takes root.
+//! Components in their own network namespaces: reached, cut off, rejoined, narrowed. Needs root.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use loadlab_system::{Cancel, Command, ComponentSpec, Error, Isolation, Net, Read
 
 use crate::common::{Bench, FIXTURE, PATIENCE_NS, eventually};
 
-/// How long a connection to one that was cut off is waited for: nothing comes, however long.
+/// How long to wait for a connection to one that was cut off: nothing comes, however long.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A server that is up in a namespace of its own, and where.
+/// A server that is up in its own namespace, and its address.
 fn up(bench: &Bench, name: &str) -> IpAddr {
     let words = [FIXTURE, "serve-all", "8080", "hello"].map(str::to_owned).to_vec();
     let address = bench.system.own_address(name).unwrap();
@@ -44,7 +44,7 @@ fn links_are_cut_joined_and_narrowed() {
     bench.system.reconnect("one").unwrap();
     eventually("the link", || ask(one).ok());
 
-    // What a narrowed link lets through is the kernel's to keep; here it is that the rule is there, and goes.
+    // The kernel enforces the rate of a narrowed link; this checks that the rule is set and removed.
     let rules = || {
         let shown = std::process::Command::new("tc").args(["qdisc", "show"]).output().unwrap();
         String::from_utf8_lossy(&shown.stdout).matches("tbf").count()
@@ -60,7 +60,7 @@ fn links_are_cut_joined_and_narrowed() {
     let bytes = components[0].target().read_now().unwrap().net_out_bytes;
     assert!(bytes > Some(100), "{bytes:?}");
     assert!(matches!(bench.system.disconnect("three"), Err(Error::NoLink { .. })));
-    // Started again it has the address that others know.
+    // After a restart it has the address that others know.
     bench.system.down(&components[0]).unwrap();
     assert_eq!(up(&bench, "one"), one);
     assert!(ask(one).is_ok());

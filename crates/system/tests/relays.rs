@@ -1,4 +1,4 @@
-//! Relays before the ports of components: they come and go with these.
+//! Relays in front of components' ports: they come and go with the components.
 
 use loadlab_system::{Error, LinkLimits, RelayAt};
 
@@ -9,7 +9,7 @@ fn no_relay_stays_where_its_link_cannot_be_limited() {
     let bench = Bench::with(|spec| spec.exe = Some(FIXTURE.into()));
     let mut spec = bench.spec("web", "sleep 1000");
     spec.relay = Some(RelayAt::Ports(vec![(free_port(), free_port())]));
-    // Only one with a network of its own can be narrowed.
+    // Only one with its own network can be narrowed.
     spec.limits.link = LinkLimits { bytes_per_s: Some(1 << 20), ..LinkLimits::default() };
     let error = bench.system.up(&spec).unwrap_err();
     assert!(matches!(error, Error::NoLink { .. }), "{error}");

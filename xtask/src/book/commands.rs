@@ -1,8 +1,8 @@
-//! The book's commands: every block fenced as `sh` on every page is run, those of a page one after the other in a folder of
-//! their own that holds what a reader would have by then (see [`World`]).
+//! The book's commands: every block fenced as `sh` on every page is run, those of a page one after the other in a
+//! separate folder that contains what a reader would have by then (see [`World`]).
 //!
-//! What is checked is that they work – options that exist, files that are there, plans that are right –, not what
-//! this machine measures: times are cut short on the way (`short.sh`), and a verdict is no failure.
+//! The check is that they work – options exist, files exist, plans are valid –, not what this machine measures: times
+//! are shortened (`short.sh`), and a verdict is not a failure.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::command::{captured, program};
 use crate::root::{files, root, target};
 use crate::steps::Outcome;
 
-/// No block takes longer: times are cut short.
+/// The longest a block takes: times are shortened.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// Runs them all, with the release build.
@@ -28,7 +28,7 @@ pub fn run_all() -> Outcome {
     run_with(&target().join("release/loadlab"), "")
 }
 
-/// Runs those of pages whose path contains a text, with a binary.
+/// Runs those of pages whose path contains a text, with the given binary.
 ///
 /// # Errors
 /// As [`run_all`].
@@ -67,7 +67,7 @@ fn run_block(world: &World, folder: &Path, text: &str) -> Result<()> {
     let mut command = program("bash");
     command.args(["-euo", "pipefail", "-c", &script]).current_dir(folder).env("PATH", world.path()?);
     command.env("NO_COLOR", "1");
-    // What a page prints is for its reader; what went wrong is for this one.
+    // A page's output is for its reader; errors are for ours.
     captured(&mut command, LONGEST)?.ok(&script)?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The book: `cargo xtask book` builds it with mdBook where that is installed, `--commands` runs its commands. That the
-//! contents name every page, and that links lead somewhere, are rules of the house.
+//! The book: `cargo xtask book` builds it with mdBook if that is installed, `--commands` runs its commands. House
+//! rules check that the contents name every page and that links lead somewhere.
 
 pub mod commands;
 mod stage;
@@ -34,7 +34,7 @@ pub struct Args {
     binary: Option<PathBuf>,
 }
 
-/// Does it.
+/// Runs it.
 ///
 /// # Errors
 /// mdBook is missing or fails; a command fails.
@@ -53,10 +53,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The step of `cargo xtask test`: builds it where mdBook is there, and stages it in any case.
+/// The step of `cargo xtask test`: builds the book if mdBook is installed, and stages it in any case.
 ///
 /// # Errors
-/// A page cannot be read, or mdBook does not take the book.
+/// A page cannot be read, or mdBook rejects the book.
 pub fn step() -> Outcome {
     match find(MDBOOK).or_else(installed) {
         Some(mdbook) => build(&mdbook),
@@ -69,7 +69,7 @@ pub fn step() -> Outcome {
     }
 }
 
-/// Where `cargo install` puts it, be that in the path or not.
+/// Where `cargo install` puts it, whether that is in the path or not.
 fn installed() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")))?;
@@ -88,7 +88,7 @@ fn build(mdbook: &Path) -> Outcome {
     Ok(format!("built, with {beside} pages from beside it: {}", index.display()))
 }
 
-/// The book's sources in a folder of their own, with `book.toml`.
+/// The book's sources in a separate folder, with `book.toml`.
 fn staged() -> Result<(PathBuf, usize)> {
     let dir = target().join("xtask/book");
     let _ = fs::remove_dir_all(&dir);

@@ -1,5 +1,5 @@
-//! The book as mdBook wants it: the pages of `docs/` as they are, and beside them what they link to elsewhere in the
-//! repository (READMEs of labs, the map of the code), so that every link of the built book leads somewhere.
+//! The book as mdBook needs it: the pages of `docs/` unchanged, plus what they link to elsewhere in the repository
+//! (READMEs of labs, the map of the code), so that every link of the built book leads somewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::house::normal;
 const DOCS: &str = "docs";
 /// Its contents.
 const CONTENTS: &str = "docs/SUMMARY.md";
-/// Where pages from elsewhere stand in the book.
+/// The book's folder for pages from elsewhere.
 const BESIDE: &str = "repository";
 
 /// Writes the book's sources into a folder: `files` are all files of the repository, relative to `root`.
@@ -21,7 +21,7 @@ const BESIDE: &str = "repository";
 /// # Errors
 /// A file cannot be read or written.
 pub fn stage(root: &Path, files: &BTreeSet<String>, to: &Path) -> Result<usize> {
-    // A lab has its page in the book as soon as it has come, linked or not.
+    // A new lab has its page in the book at once, linked or not.
     let is_lab = |f: &str| f.starts_with("labs/") && f.ends_with("/README.md") && f.matches('/').count() == 2;
     let mut pending: Vec<String> =
         files.iter().filter(|f| f.starts_with("docs/") || is_lab(f)).cloned().collect();
@@ -53,12 +53,12 @@ pub fn stage(root: &Path, files: &BTreeSet<String>, to: &Path) -> Result<usize> 
     Ok(beside.len())
 }
 
-/// Where a file of the repository stands in the book.
+/// A repository file's place in the book.
 fn place(path: &str) -> String {
     path.strip_prefix("docs/").map_or_else(|| format!("{BESIDE}/{path}"), str::to_owned)
 }
 
-/// A page whose links lead to where things stand in the book; `linked` gets what it links to.
+/// A page with links adapted to places in the book; `linked` collects what it links to.
 fn rewritten(page: &str, text: &str, files: &BTreeSet<String>, linked: &mut BTreeSet<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut fenced = false;
@@ -66,7 +66,7 @@ fn rewritten(page: &str, text: &str, files: &BTreeSet<String>, linked: &mut BTre
         let is_fence = line.trim_start().starts_with("```");
         fenced ^= is_fence;
         match is_fence {
-            // Why a block is not run is for those who check, and would be taken for its language.
+            // The reason why a block is not run is for the checks, and would be taken as its language.
             true => out.push_str(line.split(" not-run").next().unwrap_or(line)),
             false if fenced => out.push_str(line),
             false => line_of(&mut out, page, line, files, linked),
@@ -94,7 +94,7 @@ fn line_of(
     out.push_str(rest);
 }
 
-/// A link's target as it is in the book; as it was where it leads out, or to the same page.
+/// A link's target in the book; unchanged if it leads outside, or to the same page.
 fn target_of(page: &str, target: &str, files: &BTreeSet<String>, linked: &mut BTreeSet<String>) -> String {
     if target.contains("://") || target.starts_with('#') || target.starts_with("mailto:") {
         return target.to_owned();
@@ -103,7 +103,7 @@ fn target_of(page: &str, target: &str, files: &BTreeSet<String>, linked: &mut BT
         target.split_once('#').map_or((target, String::new()), |(f, h)| (f, format!("#{h}")));
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
     let mut found = normal(&folder.join(file)).unwrap_or_default();
-    // A folder is its README.
+    // A folder means its README.
     if !files.contains(&found) {
         found = if found.is_empty() { "README.md".to_owned() } else { format!("{found}/README.md") };
     }
@@ -114,7 +114,7 @@ fn target_of(page: &str, target: &str, files: &BTreeSet<String>, linked: &mut BT
     let here = place(page);
     let up = Path::new(&here).components().count().saturating_sub(1);
     let mut there = place(&found);
-    // mdBook makes `index.html` of a README, and does not tell those who link to it. The contents name files.
+    // mdBook turns a README into `index.html` but does not adapt links to it. The contents name files.
     if page != CONTENTS && (there == "README.md" || there.ends_with("/README.md")) {
         there.truncate(there.len() - "README.md".len());
         there.push_str("index.md");
@@ -176,7 +176,7 @@ mod tests {
         assert!(to.path().join("repository/src/a.rs").is_file());
     }
 
-    /// The real book: no link of it leads nowhere.
+    /// The real book: none of its links is broken.
     #[test]
     fn this_book_is_whole() {
         let root = crate::root::root();

@@ -1,5 +1,5 @@
-//! Where the book's commands are run: a server for `127.0.0.1:8080` (on a free port, put in its place), `loadlab` in the path,
-//! and folders that hold what the pages speak of: `plan.yaml`, `item.json`, `urls.txt`, and the records
+//! Where the book's commands are run: a server for `127.0.0.1:8080` (on a free port, substituted for it), `loadlab`
+//! in the path, and folders with what the pages mention: `plan.yaml`, `item.json`, `urls.txt`, and the records
 //! `loadlab-runs/edges`, `before` and `after`.
 
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use crate::peers::measure::Cores;
 use crate::peers::server::Server;
 use crate::root::target;
 
-/// The port the book speaks of.
+/// The port the book mentions.
 const WRITTEN: &str = "127.0.0.1:8080";
 const SHORT: &str = include_str!("short.sh");
 
@@ -22,14 +22,14 @@ const PLAN: &str = "loadlab: 1\nname: edges\nsystem: { components: { edge: { run
     journey: [{ get: \"http://127.0.0.1:8080/\", tags: [page] }]\n\
     matrix:\n  - { name: control, edge_cpu: none }\n  - { name: 1% CPU, edge_cpu: 1% }\nexpect: [\"errors == 0\"]\n";
 
-/// All of it.
+/// The whole environment.
 pub struct World {
     dir: PathBuf,
     server: Server,
 }
 
 impl World {
-    /// Makes it.
+    /// Creates it.
     ///
     /// # Errors
     /// There is no binary, or the records cannot be made.
@@ -50,7 +50,7 @@ impl World {
         Ok(world)
     }
 
-    /// What every page finds. The records are made once.
+    /// The files that every page finds. The records are made once.
     fn furnish(&self, first: &Path) -> Result<()> {
         fs::write(first.join("plan.yaml"), self.here(PLAN))?;
         fs::write(first.join("item.json"), "{\"item\": 7, \"count\": 1}\n")?;
@@ -83,7 +83,7 @@ impl World {
     /// The path with `loadlab` in front.
     ///
     /// # Errors
-    /// A folder's name cannot be in a path.
+    /// A folder's name is not allowed in a path.
     pub fn path(&self) -> Result<OsString> {
         path_with(&[self.dir.join("bin")])
     }

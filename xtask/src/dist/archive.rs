@@ -1,4 +1,4 @@
-//! The folder that a user unpacks: the program, what is to be read, and what a shell and `man` take.
+//! The folder that a user unpacks: the program, documents, and files for shells and `man`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ pub const SHELLS: &[(&str, &str)] = &[("bash", "loadlab"), ("zsh", "_loadlab"), 
 /// A man page begins with these, before its title.
 const PAGE_BEGIN: &str = ".ie \\n(.g .ds Aq";
 
-/// Makes the folder; completions and man pages are written by a program that runs here.
+/// Creates the folder; completions and man pages are written by a program that runs here.
 ///
 /// # Errors
 /// A file is missing or cannot be written, or the program writes none of its pages.
@@ -55,7 +55,7 @@ pub fn lay_out(folder: &Path, built: &Path, runs_here: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs it beside itself.
+/// Packs it, next to the folder.
 ///
 /// # Errors
 /// `tar` fails.
@@ -78,7 +78,7 @@ pub fn tar(dir: &Path, parts: &[&str], archive: &Path, stamp: &Stamp) -> Result<
     Ok(())
 }
 
-/// The pages of one stream, each with the name that its title has.
+/// The pages of one stream, each with the name from its title.
 fn man_pages(stream: &str) -> Result<Vec<(String, String)>> {
     let mut pages: Vec<(String, String)> = Vec::new();
     for part in stream.split(PAGE_BEGIN).skip(1) {

@@ -1,6 +1,6 @@
-//! Static programs: the Rust target of musl, and Zig as the compiler of the C that loadlab contains (aws-lc), for any
-//! architecture on any. Both are pinned or come with Rust, so that the machine that builds does not matter. The linker is
-//! the one that comes with Rust, and so are the C library and the start code.
+//! Static programs: Rust's musl target, and Zig as the compiler of the C code in loadlab (aws-lc), for any
+//! architecture on any. Both are pinned or come with Rust, so that the build machine does not matter. The linker
+//! comes with Rust, and so do the C library and the start code.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,17 +12,17 @@ use super::QUICK;
 use crate::command::{captured, cargo, find, program, shown};
 use crate::root::target;
 
-/// The version of Zig, as PyPI has it.
+/// The version of Zig on PyPI.
 const ZIG: &str = "0.17.1";
 
-/// Link with what comes with Rust; and pack relocations, of which a program that lies anywhere in memory has 30,000: it is
-/// 0.7 MB smaller.
+/// Link with what comes with Rust; and pack relocations, of which a position-independent program has 30,000: this
+/// saves 0.7 MB.
 const FLAGS: [&str; 5] = [
     "-Clinker-flavor=ld.lld",
     "-Clink-self-contained=yes",
     "-Ctarget-feature=+crt-static",
     "-Clink-arg=--pack-dyn-relocs=relr",
-    // What the profile says of it does not reach this linker.
+    // The profile's setting does not reach this linker.
     "-Clink-arg=--strip-all",
 ];
 
@@ -44,14 +44,14 @@ impl Arch {
     /// The one that this program was built for.
     ///
     /// # Errors
-    /// It is none of them.
+    /// It is neither of them.
     pub fn of_this_machine() -> Result<Arch> {
         let name = std::env::consts::ARCH;
         let arch = Arch::ALL.into_iter().find(|arch| arch.name() == name);
         arch.with_context(|| format!("nothing is made for {name}\nhint: --target x86_64 or --target aarch64"))
     }
 
-    /// As Rust, Linux and file names have it.
+    /// Its name in Rust, Linux and file names.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
@@ -59,7 +59,7 @@ impl Arch {
         }
     }
 
-    /// As Debian has it.
+    /// Its name in Debian.
     pub fn debian(self) -> &'static str {
         match self {
             Arch::X86_64 => "amd64",
@@ -94,7 +94,7 @@ pub fn program_for(arch: Arch, profile: &str, install: bool) -> Result<PathBuf> 
     Ok(target().join(&triple).join(folder).join("loadlab"))
 }
 
-/// A program that runs here, whatever is built for elsewhere: it writes completions and man pages.
+/// A program that runs here, whatever the target: it writes completions and man pages.
 ///
 /// # Errors
 /// It cannot be built.
@@ -104,7 +104,7 @@ pub fn for_this_machine() -> Result<PathBuf> {
     Ok(target().join("debug/loadlab"))
 }
 
-/// Sees to it that Rust's standard library is there for a target.
+/// Ensures that Rust's standard library is installed for a target.
 fn rust_target(triple: &str, install: bool) -> Result<()> {
     let ran = captured(program("rustc").args(["--print", "sysroot"]), QUICK)?.ok("rustc")?;
     let library = Path::new(ran.stdout.trim()).join("lib/rustlib").join(triple).join("lib");
@@ -120,7 +120,7 @@ fn rust_target(triple: &str, install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Zig of the pinned version, from PyPI, in the target folder: no other one has been tried.
+/// Zig of the pinned version, from PyPI, in the target folder: no other version has been tried.
 fn zig() -> Result<PathBuf> {
     let dir = target().join(format!("xtask/zig-{ZIG}"));
     let zig = dir.join("ziglang/zig");
@@ -143,13 +143,13 @@ fn zig() -> Result<PathBuf> {
     Ok(zig)
 }
 
-/// Programs in the places of `cc` and `ar`.
+/// Programs in place of `cc` and `ar`.
 struct Tools {
     cc: PathBuf,
     ar: PathBuf,
 }
 
-/// Writes them: what builds C code wants a file without arguments, and names targets as Zig does not.
+/// Writes them: builds of C code want a file without arguments, and name targets differently from Zig.
 fn compilers(zig: &Path, arch: Arch) -> Result<Tools> {
     let dir = target().join("xtask/zig-tools");
     fs::create_dir_all(&dir)?;
@@ -160,7 +160,7 @@ fn compilers(zig: &Path, arch: Arch) -> Result<Tools> {
         Ok(file)
     };
     let (zig, target) = (quoted(zig), format!("{}-linux-musl", arch.name()));
-    // Without optimisation Zig adds checks of undefined behaviour, whose library nobody links.
+    // Without optimisation Zig adds checks for undefined behaviour, whose library is not linked.
     let cc = format!(
         "for word; do\n    shift\n    case $word in --target=*) ;; *) set -- \"$@\" \"$word\" ;; esac\ndone\n\
          exec {zig} cc -target {target} -fno-sanitize=all \"$@\"\n"
@@ -171,7 +171,7 @@ fn compilers(zig: &Path, arch: Arch) -> Result<Tools> {
     })
 }
 
-/// As one word of a shell.
+/// Quoted as a single shell word.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

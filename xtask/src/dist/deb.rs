@@ -1,4 +1,4 @@
-//! The Debian package. It is an `ar` archive of three files (deb(5)), so that it takes no Debian to make it.
+//! The Debian package. It is an `ar` archive of three files (deb(5)), so it can be built without Debian.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use super::build::Arch;
 use super::{QUICK, Release, Stamp, archive};
 use crate::command::{captured, program};
 
-/// Where the package puts what is in the folder of a release: from, to. A folder's files go into the other folder.
+/// Where the package puts the files of the release folder: from, to. A folder's files go into the other folder.
 const PLACES: &[(&str, &str)] = &[
     ("loadlab", "usr/bin/loadlab"),
     ("README.md", "usr/share/doc/loadlab/README.md"),
@@ -81,7 +81,7 @@ fn sums(data: &Path) -> Result<(String, u64)> {
     Ok((sums, bytes))
 }
 
-/// What the package says of itself.
+/// The package's metadata.
 fn control_file(version: &str, arch: Arch, installed_bytes: u64) -> String {
     let mut text = String::new();
     for (key, value) in [
@@ -102,7 +102,7 @@ fn control_file(version: &str, arch: Arch, installed_bytes: u64) -> String {
             much load it takes, what saturates first, and whether a change helped.\n"
 }
 
-/// An `ar` archive: a line of sixty characters before each file, and files begin at even places.
+/// An `ar` archive: a line of sixty characters before each file, and files start at even offsets.
 fn ar(files: &[(String, Vec<u8>)], stamp: &Stamp) -> Vec<u8> {
     let mut out = b"!<arch>\n".to_vec();
     for (name, bytes) in files {

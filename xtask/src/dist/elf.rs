@@ -1,4 +1,4 @@
-//! What a program's own head says of it: for which machine it is, and whether it asks for a loader or a library.
+//! What a program's ELF header shows: its machine, and whether it needs a loader or a library.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::build::Arch;
 
 /// A program header that names the loader; a static program has none.
 const INTERPRETER: u32 = 3;
-/// Where a head of 64 bits says what it is: see elf(5).
+/// Offsets in a 64-bit header: see elf(5).
 const MACHINE_AT: usize = 18;
 const HEADERS_AT: usize = 32;
 const HEADER_SIZE_AT: usize = 54;
@@ -28,7 +28,7 @@ fn check(bytes: &[u8], arch: Arch) -> Result<()> {
         let part = bytes.get(at..at.saturating_add(size)).context("it is cut off")?;
         Ok(part.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     };
-    // 64 bits, the lowest byte first.
+    // 64-bit, little-endian.
     ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "it is no ELF program of 64 bits");
     let machine = number(MACHINE_AT, 2)?;
     let expected = match arch {
@@ -50,7 +50,7 @@ fn check(bytes: &[u8], arch: Arch) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A head with one program header of a kind.
+    /// A header with one program header of a kind.
     fn program(machine: u8, kind: u8) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
         bytes.resize(64 + 56, 0);

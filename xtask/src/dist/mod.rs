@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: what is handed to users who do not build loadlab themselves, in `target/dist`. For each architecture
-//! one static program, the archive and the Debian package that hold it, and for all of them the CI action and checksums.
-//! Nothing is published here, and nothing depends on where the files will lie.
+//! `cargo xtask dist`: everything for users who do not build loadlab themselves, in `target/dist`. For each
+//! architecture one static program, the archive and the Debian package that contain it, and for all of them the CI
+//! action and checksums. Nothing is published here, and nothing depends on where the files will be.
 
 mod archive;
 mod build;
@@ -20,9 +20,9 @@ pub use build::Arch;
 use crate::command::{captured, program};
 use crate::root::{root, target};
 
-/// What takes no work of the compiler takes no longer.
+/// The longest that anything without compilation takes.
 const QUICK: Duration = Duration::from_secs(120);
-/// A program that is larger is not what was promised.
+/// The promised maximum size of a program.
 pub const LARGEST_BYTES: u64 = 15_000_000;
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -43,10 +43,10 @@ pub struct Args {
     install: bool,
 }
 
-/// Makes it all.
+/// Makes everything.
 ///
 /// # Errors
-/// Something is missing, cannot be built or written, or is larger than it may be.
+/// Something is missing, cannot be built or written, or is too large.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let arches = match (args.all, args.target.as_slice()) {
         (true, _) => Arch::ALL.to_vec(),
@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// The checksums of all files.
 const SUMS: &str = "SHA256SUMS";
 
-/// What was made for one architecture.
+/// The results for one architecture.
 pub struct Release {
     /// For which.
     pub arch: Arch,
@@ -80,7 +80,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// What [`make`] makes for an architecture in a folder.
+    /// The files that [`make`] creates for an architecture in a folder.
     pub fn of(dir: &Path, arch: Arch) -> Release {
         let folder = dir.join(format!("loadlab-{VERSION}-{}-linux", arch.name()));
         let archive = dir.join(format!("loadlab-{VERSION}-{}-linux.tar.gz", arch.name()));
@@ -94,7 +94,7 @@ impl Release {
     }
 }
 
-/// Builds for these architectures with a profile, and packs into a folder that is emptied before.
+/// Builds for these architectures with a profile, and packs into a folder that is emptied first.
 ///
 /// # Errors
 /// Something is missing, or cannot be built or written.
@@ -122,11 +122,12 @@ pub fn make(arches: &[Arch], profile: &str, dir: &Path, install: bool) -> Result
     Ok(made)
 }
 
-/// The time that packed files bear: the same commit makes the same archives.
+/// The time stamp of packed files: the same commit makes the same archives.
 pub struct Stamp(String);
 
 impl Stamp {
-    /// Of `SOURCE_DATE_EPOCH`, the last commit, or, without either, 1980: the first year that every format can hold.
+    /// From `SOURCE_DATE_EPOCH`, the last commit, or, without either, 1980: the first year that every format can
+    /// represent.
     fn of_checkout() -> Stamp {
         let set = std::env::var("SOURCE_DATE_EPOCH").ok();
         let commit = || {

@@ -7,7 +7,7 @@ use crate::blocks;
 
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// Every page of `docs/` stands in the contents, once.
+/// Every page of `docs/` is in the contents, once.
 pub fn contents(house: &House, findings: &mut Findings) -> Result<()> {
     let text = house.texts.get(CONTENTS).with_context(|| format!("there is no {CONTENTS}"))?;
     let mut listed: Vec<(usize, String)> = Vec::new();
@@ -41,7 +41,7 @@ fn is_run(path: &str) -> bool {
     path == "README.md" || path.starts_with("docs/")
 }
 
-/// Commands in Markdown are run, or say why not.
+/// Commands in Markdown are run, or state why not.
 pub fn commands(house: &House, findings: &mut Findings) -> Result<()> {
     let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
     for (path, text) in pages {

@@ -1,6 +1,5 @@
-//! No circles: modules that lie side by side in a folder never import one another in a circle, so that each can be read
-//! after those it rests on. A module stands for all that is below it; that it and its own children know one another is
-//! how Rust's modules are made.
+//! No cycles: sibling modules in a folder never import one another in a cycle, so that each can be read after those
+//! it depends on. A module includes everything below it; imports between it and its own children are normal in Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +7,17 @@ use anyhow::Result;
 
 use super::{Findings, House, rust::Source};
 
-/// Names of a module from the crate's root on; empty for the root.
+/// Names of a module from the crate's root; empty for the root.
 type Module = Vec<String>;
 /// Which modules of a folder import which.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Looks at every crate, and every folder of it.
+/// Checks every crate, and every folder of it.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     let mut crates: BTreeMap<&str, Crate<'_>> = BTreeMap::new();
     for source in house.shipped() {
         if let Some((root, below)) = source.path.split_once("/src/")
-            // A program of its own.
+            // A separate program.
             && !below.starts_with("bin/")
         {
             crates.entry(root).or_default().modules.insert(module_of(below), source);
@@ -54,7 +53,7 @@ struct Crate<'s> {
 }
 
 impl Crate<'_> {
-    /// For each folder, which of its modules import which others of it, themselves or by what is below them.
+    /// For each folder, which of its modules import which others of it, directly or through modules below them.
     fn imports_by_folder(&self) -> BTreeMap<Module, Imports> {
         let exports = self.exports();
         let mut folders: BTreeMap<Module, Imports> = BTreeMap::new();
@@ -63,7 +62,7 @@ impl Crate<'_> {
                 let Some(path) = self.absolute(module, &named.path) else { continue };
                 let target = self.resolve(&path, &exports);
                 let shared = module.iter().zip(&target).take_while(|(a, b)| a == b).count();
-                // One of the two holds the other.
+                // One of the two contains the other.
                 let (Some(from), Some(to)) = (module.get(shared), target.get(shared)) else { continue };
                 let imports = folders.entry(module[..shared].to_vec()).or_default();
                 imports.entry(from.clone()).or_default().insert(to.clone());
@@ -72,7 +71,7 @@ impl Crate<'_> {
         folders
     }
 
-    /// A path from the crate's root on; `None` for one that leads out of the crate.
+    /// A path from the crate's root; `None` for one that leads out of the crate.
     fn absolute(&self, module: &[String], path: &str) -> Option<Vec<String>> {
         let mut names = path.split("::").peekable();
         let mut base = match names.peek() {
@@ -92,7 +91,7 @@ impl Crate<'_> {
         Some(base.into_iter().chain(names.map(str::to_owned)).collect())
     }
 
-    /// The module that something is in, or that it is exported from there.
+    /// The module that defines an item or exports it.
     fn resolve(&self, path: &[String], exports: &BTreeMap<Vec<String>, Module>) -> Module {
         let longest = (0..=path.len()).rev().find(|n| self.modules.contains_key(&path[..*n]));
         let found = &path[..longest.unwrap_or(0)];
@@ -100,7 +99,7 @@ impl Crate<'_> {
         named.cloned().unwrap_or_else(|| found.to_vec())
     }
 
-    /// What modules export of others, under its name there.
+    /// Re-exports from other modules, under their names there.
     fn exports(&self) -> BTreeMap<Vec<String>, Module> {
         let mut exports = BTreeMap::new();
         for (module, source) in &self.modules {
@@ -116,7 +115,7 @@ impl Crate<'_> {
     }
 }
 
-/// The largest sets of modules of which each is reached from each.
+/// The largest sets of modules in which each is reachable from each.
 fn circles(imports: &Imports) -> Vec<Vec<&str>> {
     let reached = |from: &str| {
         let (mut all, mut next) = (BTreeSet::new(), vec![from.to_owned()]);
@@ -163,10 +162,10 @@ mod tests {
             &[lib, ("one.rs", "use crate::{two};"), ("two.rs", "fn a() -> crate::one::A { x!() }")],
             circle,
         );
-        // of which tests know nothing
+        // ignored in tests
         let tests = "#[cfg(test)]\nmod tests { use crate::one::A; }";
         check(&[lib, ("one.rs", "use crate::two::B;"), ("two.rs", tests)], &[]);
-        // by what is below, and by what the root exports
+        // through what is below, and through what the root exports
         let below = ("two/deep/mod.rs", "use crate::one::A;");
         check(&[lib, ("one.rs", "use crate::two::B;"), ("two/mod.rs", "pub mod deep;"), below], circle);
         let exports = ("lib.rs", "mod one; mod two; pub use two::B;");

@@ -1,4 +1,4 @@
-//! What every Rust file begins with, and what stands at the root for a visitor.
+//! How every Rust file begins, and which files a visitor finds at the root.
 
 use anyhow::Result;
 
@@ -8,10 +8,10 @@ use super::{Findings, House};
 /// Files that a visitor looks for.
 const AT_ROOT: &[&str] =
     &["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
-/// The shortest that deserves its name, in bytes.
+/// The minimum length of a real file, in bytes.
 const NOT_EMPTY: usize = 200;
 
-/// What, why, what it must not do: in the first line already.
+/// What, why, what it must not do: starting in the first line.
 pub fn opening(house: &House, findings: &mut Findings) -> Result<()> {
     for source in &house.sources {
         findings.look();
@@ -24,7 +24,7 @@ pub fn opening(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// They are there, and the map names every room.
+/// They exist, and the map names every folder.
 pub fn root(house: &House, findings: &mut Findings) -> Result<()> {
     for name in AT_ROOT {
         findings.look();
@@ -46,7 +46,7 @@ pub fn root(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// A crate whose tests are one program lists them in `tests/all.rs`: a file that is not listed is never compiled.
+/// A crate whose tests are one program lists them in `tests/all.rs`: an unlisted file is never compiled.
 pub fn tests(house: &House, findings: &mut Findings) -> Result<()> {
     for path in &house.paths {
         let parts: Vec<_> = path.split('/').collect();

@@ -1,4 +1,4 @@
-//! The import table: which crate may know which. A new edge is a deliberate change of this table.
+//! The import table: which crate may import which. A new edge is a deliberate change of this table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Findings, House};
 use crate::command::{captured, cargo};
 
-/// Crate and what it may import of the others. `swarm` joins when it is there.
+/// Each crate and what it may import of the others. `swarm` joins when it exists.
 ///
 /// `plan` knows `record` because expectations are written in plans and judged over records: one language.
 pub const TABLE: &[(&str, &[&str])] = &[
@@ -21,19 +21,19 @@ pub const TABLE: &[(&str, &[&str])] = &[
     ("analysis", &["record"]),
     ("report", &["record", "analysis"]),
     ("loadlab", &["plan", "load", "system", "run", "record", "analysis", "report"]),
-    // Look at the others from outside.
+    // These test the others from outside.
     ("benches", &[]),
     ("xtask", &[]),
 ];
 
-/// Pure crates, and what would let them reach the machine behind the standard library's back.
+/// Pure crates, and dependencies that would let them reach the machine bypassing the standard library.
 const PURE: &[&str] = &["plan", "analysis", "report"];
 const REACHES_OUT: &[&str] = &["io-uring", "libc", "mio", "nix", "rustix", "socket2", "tokio"];
 
-/// What prints past the standard library, or handles signals.
+/// Crates that print bypassing the standard library, or handle signals.
 const FOR_PROGRAMS: &[&str] = &["anstream", "ctrlc", "signal-hook"];
 
-/// Asks cargo for the manifests and holds them against the table.
+/// Asks cargo for the manifests and compares them with the table.
 pub fn check(_: &House, findings: &mut Findings) -> Result<()> {
     let mut command = cargo(&["metadata", "--no-deps", "--format-version", "1", "--offline"]);
     let ran = captured(&mut command, Duration::from_secs(60))?.ok("cargo metadata")?;

@@ -1,15 +1,15 @@
-//! What must not stay behind: traces of somebody's machine and of private registries.
+//! What must not be left behind: traces of a developer's machine and of private registries.
 
 use anyhow::Result;
 
 use super::{Findings, House};
 
-/// Where people and machines keep their work. In halves, so that this file does not name any.
+/// Common home and work folders. In halves, so that this file does not contain any.
 fn machine_paths_to_find() -> [String; 4] {
     [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"], ["/Use", "rs/"]].map(|halves| halves.concat())
 }
 
-/// No absolute path of somebody's machine, in any file. In `https://a.org/home/b` it is no such path.
+/// No absolute path of a developer's machine, in any file. In `https://a.org/home/b` it is not such a path.
 pub fn machine_paths(house: &House, findings: &mut Findings) -> Result<()> {
     let needles = machine_paths_to_find();
     for (path, text) in &house.texts {
@@ -28,10 +28,10 @@ pub fn machine_paths(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The registry that everybody can reach.
+/// The public registry.
 const CRATES: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Lock files name packages and sums, not where one machine fetched them.
+/// Lock files name packages and sums, not where a particular machine fetched them.
 pub fn lock_files(house: &House, findings: &mut Findings) -> Result<()> {
     for (path, text) in &house.texts {
         let name = path.rsplit('/').next().unwrap_or(path);

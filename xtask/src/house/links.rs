@@ -1,5 +1,4 @@
-//! Links between the files of the book, the labs and the root: each leads to a file or folder that is there, and
-//! to a heading that is there.
+//! Links between the files of the book, the labs and the root: each leads to an existing file, folder and heading.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,7 +8,7 @@ use super::{Findings, House};
 
 /// All relative links in Markdown.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
-    // Reports are snapshots of what the program writes, not part of the book.
+    // Reports are snapshots of the program's output, not part of the book.
     let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
     for (path, text) in pages {
         findings.look();
@@ -22,8 +21,8 @@ pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Files of code that pages name: `worker/mod.rs` leads to one whose path, without `crates/` and `src/`, ends so. In the
-/// map of the code folders are looked up as well: `store/`.
+/// Code files that pages name: `worker/mod.rs` must match a file whose path, without `crates/` and `src/`, ends like
+/// that. In the map of the code folders are looked up as well: `store/`.
 pub fn code_paths(house: &House, findings: &mut Findings) -> Result<()> {
     const MAP: &str = "ARCHITECTURE.md";
     let short = |path: &String| format!("/{}", path.trim_start_matches("crates/").replace("/src/", "/"));
@@ -77,7 +76,7 @@ fn resolve(house: &House, page: &str, target: &str) -> Result<(), String> {
     }
 }
 
-/// Without `.` and `..`; nothing when it leads out.
+/// Without `.` and `..`; `None` if it leads out.
 pub fn normal(path: &Path) -> Option<String> {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -106,7 +105,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Targets of links that lead to something here: `[text](target)`, `![text](target)`, `[name]: target`.
+/// Targets of local links: `[text](target)`, `![text](target)`, `[name]: target`.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {

@@ -1,6 +1,6 @@
 //! The rules that neither rustc nor clippy can check (theirs are in the root's Cargo.toml and clippy.toml), as tests:
-//! each looks at all files it concerns, reports every place that breaks it, and fails when it finds nothing to look at.
-//! No rule has an exception.
+//! each checks all files it concerns, reports every violation, and fails if it finds nothing to check. No rule has
+//! exceptions.
 //!
 //! Rust is parsed, never searched as text. Nothing here needs git or a network.
 
@@ -38,32 +38,32 @@ pub struct House {
 /// What a rule found.
 #[derive(Default)]
 pub struct Findings {
-    /// How many things it looked at.
+    /// How many things it checked.
     looked_at: usize,
-    /// Where it is broken: `path:line: what`.
+    /// The violations: `path:line: what`.
     breaches: Vec<String>,
 }
 
 impl Findings {
-    /// One more thing was looked at.
+    /// Counts one more thing as checked.
     pub fn look(&mut self) {
         self.looked_at += 1;
     }
 
-    /// It breaks the rule.
+    /// Records a violation.
     pub fn breach(&mut self, at: &str, line: usize, what: impl AsRef<str>) {
         let place = if line == 0 { at.to_owned() } else { format!("{at}:{line}") };
         self.breaches.push(format!("{place}: {}", what.as_ref()));
     }
 }
 
-/// A rule: its name, what it says, and its check.
+/// A rule: its name, its statement, and its check.
 pub struct Rule {
     /// In a word.
     pub name: &'static str,
     /// In a sentence.
     pub says: &'static str,
-    /// Looks at the house.
+    /// Checks the repository.
     pub check: fn(&House, &mut Findings) -> Result<()>,
 }
 
@@ -99,7 +99,7 @@ impl House {
     /// Reads the repository.
     ///
     /// # Errors
-    /// A file cannot be read, or is not Rust though it is called so.
+    /// A file cannot be read, or is not Rust despite its name.
     pub fn read(root: &Path) -> Result<House> {
         let paths = root::files(root)?;
         let mut texts = BTreeMap::new();
@@ -120,7 +120,7 @@ impl House {
         Ok(House { paths, texts, sources })
     }
 
-    /// Files of crates, chores and labs' services that are built into programs.
+    /// Rust files of crates, xtask and the labs' services that are built into programs.
     pub fn shipped(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().filter(|s| !s.is_test && is_shipped(&s.path))
     }
@@ -195,7 +195,7 @@ mod tests {
         house.breaches(rule).unwrap()
     }
 
-    /// The house as it stands. One test, since it is read once; its message tells every breach.
+    /// The repository as it is. One test, since it is read once; its message lists every violation.
     #[test]
     fn the_house_keeps_its_rules() {
         if let Err(error) = step() {

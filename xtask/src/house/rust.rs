@@ -16,9 +16,9 @@ pub struct Source {
     pub text: String,
     /// Its items.
     pub file: syn::File,
-    /// Its tokens in order; comments are none, literals are single ones.
+    /// Its tokens in order, without comments; each literal is a single token.
     pub tokens: Vec<Token>,
-    /// All of it is tests: it lies below a `tests` folder, or its module is for tests only.
+    /// All of it is tests: it is below a `tests` folder, or its module is for tests only.
     pub is_test: bool,
     /// Lines of items for tests only.
     tests: Vec<RangeInclusive<usize>>,
@@ -82,7 +82,7 @@ impl Source {
         let mut imports = Imports { found: &mut found };
         imports.visit_file(&self.file);
         self.written_paths(&mut found);
-        // An import of one name stands among the tokens as well.
+        // An import of one name is among the tokens as well.
         found.sort();
         found.dedup();
         found
@@ -101,7 +101,7 @@ impl Source {
         found.into_iter().map(|named| named.path).collect()
     }
 
-    /// Names joined by `::` as they stand among the tokens, so inside macros as well.
+    /// Names joined by `::` among the tokens, so also inside macros.
     fn written_paths(&self, found: &mut Vec<Named>) {
         let is_name = |t: &Token| t.text.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let joined = |i: usize| {
@@ -176,7 +176,7 @@ struct TestFinder<'p> {
 }
 
 impl TestFinder<'_> {
-    /// Where a module declared here has its file.
+    /// Possible files of a module declared here.
     fn files_of(&self, module: &str) -> [String; 2] {
         let path = Path::new(self.path);
         let stem = path.file_stem().unwrap_or_default();

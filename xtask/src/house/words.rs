@@ -1,11 +1,11 @@
-//! Words that must not come back: a private idiom that no reader searches for. They are looked for in the book, in what
-//! the program says, and in its help; comments are not read.
+//! Words that must not come back: a private idiom that no reader searches for. They are searched for in the book, in
+//! the program's messages, and in its help; comments are not checked.
 
 use anyhow::Result;
 
 use super::{Findings, House};
 
-/// The idiom, and the word of the field for it.
+/// The idiom, and the standard word for it.
 const WORDS: &[(&str, &str)] = &[
     ("gave first", "the first bottleneck"),
     ("how sure", "confidence"),
@@ -24,7 +24,7 @@ const WORDS: &[(&str, &str)] = &[
     ("the baseline no more", "no longer the baseline"),
 ];
 
-/// Whether a text uses the idiom: which words, each once.
+/// Which words of the idiom a text contains, each once.
 fn found_in(text: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     let lower = text.to_lowercase();
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
@@ -36,12 +36,12 @@ fn found_in(text: &str) -> impl Iterator<Item = &'static (&'static str, &'static
     })
 }
 
-/// Pages of Markdown, texts in programs, and the documentation of their arguments, which is their help.
+/// Markdown pages, texts in programs, and the doc comments of their arguments, which are their help.
 pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     let pages = house.texts.iter().filter(|(path, _)| path.ends_with(".md") && !path.contains("/tests/"));
     for (path, text) in pages {
         findings.look();
-        // The changelog's table of renames has the former words beside the new ones.
+        // The changelog's table of renames lists the former words beside the new ones.
         let lines =
             text.lines().enumerate().filter(|(_, line)| path != "CHANGELOG.md" || !line.starts_with('|'));
         report(path, lines.map(|(i, line)| (i + 1, line)), findings);
@@ -49,7 +49,7 @@ pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     for source in house.shipped().filter(|s| s.path.starts_with("crates/")) {
         findings.look();
         let is_help = source.path.starts_with("crates/loadlab/src/args");
-        // Comments that document are tokens: `doc = "…"`.
+        // Doc comments are tokens: `doc = "…"`.
         let is_comment =
             |at: usize| at > 1 && source.tokens[at - 2].text == "doc" && source.tokens[at - 1].text == "=";
         let texts = source.tokens.iter().enumerate().filter(|(at, token)| {

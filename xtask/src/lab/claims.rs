@@ -1,4 +1,4 @@
-//! Assertions that are all made before any of them is reported, so that one run shows everything that does not hold.
+//! Assertions that are all evaluated before any of them is reported, so that one run shows every failure.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Asserts; `otherwise` says what is wrong.
+    /// Asserts; `otherwise` describes the failure.
     pub fn claim(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
         self.made += 1;
         if !holds {
@@ -23,14 +23,14 @@ impl Claims {
         }
     }
 
-    /// Asserts that two values are the same.
+    /// Asserts that two values are equal.
     pub fn same<T: PartialEq + Display>(&mut self, what: impl Display, is: T, should: T) {
         self.claim(is == should, || format!("{what}: {is}, should be {should}"));
     }
 
-    /// Asserts of the numbers of a JSON value, as in `requests/ok + requests/failed <= 2 * requests/started`: see
-    /// [`number`] for the words; `<`, `<=` and `==` compare what stands on both sides, perhaps several in a row. What is
-    /// compared with a number that is not there does not hold.
+    /// Asserts something about the numbers of a JSON value, such as `requests/ok + requests/failed <= 2 *
+    /// requests/started`: see [`number`] for the words; `<`, `<=` and `==` compare both sides and can be chained. A
+    /// comparison with a missing number fails.
     pub fn hold(&mut self, what: &str, value: &Value, assertion: &str) {
         let is_compared = |word: &&str| matches!(*word, "<" | "<=" | "==");
         let words: Vec<&str> = assertion.split_whitespace().collect();
@@ -44,7 +44,7 @@ impl Claims {
         self.claim(holds && !operators.is_empty(), || format!("{what}: `{assertion}` is not so: {sides:?}"));
     }
 
-    /// How many held, or what did not.
+    /// How many held, or the failures.
     ///
     /// # Errors
     /// One did not hold, or none was made.
@@ -74,7 +74,7 @@ fn sum(value: &Value, words: &[&str]) -> f64 {
 }
 
 /// A number, or one in a JSON value by its path (`requests/ok`), the sum of all there (`failures/*`), or the first of
-/// several that is there (`response_ms/p50|response_ms/over_ms/p50`).
+/// several that exists (`response_ms/p50|response_ms/over_ms/p50`).
 pub fn number(value: &Value, words: &str) -> f64 {
     let one = |word: &str| {
         if let Ok(number) = word.parse() {

@@ -1,6 +1,6 @@
-//! edge-tiers' own assertions: limits took, what they stop was counted, caches answered what they may, and the
-//! columns of `docker stats` and wrk's block are there. How much slower a limit makes the system is a finding and
-//! not asserted, beyond what the limit itself says.
+//! edge-tiers' own assertions: limits took effect, throttling was counted, caches answered what they may, and the
+//! columns of `docker stats` and wrk's block are present. How much slower a limit makes the system is a finding and
+//! not asserted, beyond what the limit itself implies.
 
 use std::fs;
 
@@ -15,10 +15,10 @@ const BACKENDS: [&str; 2] = ["backend1", "backend2"];
 const TAGS: [&str; 3] = ["popular", "rare", "search"];
 /// What a limit of 1 % may measure: it is enforced in periods of 100 ms, of which a few seconds have few …
 const ONE_PERCENT: f64 = 1.2;
-/// … and charged by ticks: each core may run a process so far beyond its quota, in seconds, before it is stopped there.
+/// … and charged by ticks: each core may run a process this far beyond its quota, in seconds, before stopping it.
 const OVERRUN_S: f64 = 0.02;
 
-/// Looks at the record and the report.
+/// Checks the record and the report.
 ///
 /// # Errors
 /// The report cannot be read.
@@ -60,17 +60,17 @@ fn counts(trial: &Trial, claims: &mut Claims) {
     trial.hold(claims, &all);
 }
 
-/// Everything that `docker stats` would tell of it is known; the network is its own only in a namespace.
+/// All values of `docker stats` are known for it; it has its own network only in a namespace.
 fn watched(trial: &Trial, name: &str, claims: &mut Claims) {
     for figure in ["cpu_percent/mean", "memory_bytes/mean", "block_bytes/read", "block_bytes/written"] {
         trial.hold(claims, &[&format!("0 <= components/{name}/{figure}")]);
     }
-    // Master and worker; where there is a cache its manager, and in the first minute its loader.
+    // Master and worker; with a cache also its manager, and in the first minute its loader.
     let least = if EDGES.contains(&name) { 3 } else { 2 };
     trial.hold(claims, &[&format!("{least} <= components/{name}/pids_max")]);
 }
 
-/// The limits of a tier are those of its case, and held.
+/// The limits of a tier are those of its case, and were enforced.
 fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
     let (cpu, memory) = (trial.value(&format!("{tier}_cpu")), trial.value(&format!("{tier}_memory")));
     let other = if tier == "edge" { "balancer_cpu" } else { "edge_cpu" };
@@ -110,7 +110,7 @@ fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
     }
 }
 
-/// Edges that used three times as much without a limit cannot do as much under it.
+/// Edges that used three times as much without a limit cannot do as much with it.
 fn slower(record: &Record, claims: &mut Claims) {
     let of = |name: &str| record.trials.iter().find(|t| t.case == name);
     let (Some(control), Some(capped)) = (of("control"), of("edges 1% CPU")) else {

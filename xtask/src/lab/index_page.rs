@@ -1,6 +1,6 @@
 //! index-page's own assertions: every level of users was tried on stores that were filled once, the view counter
-//! agrees with what was answered, siege's rows are there, and the tool says where throughput stops to grow or why
-//! it cannot. How many users the page holds is a finding and not asserted.
+//! agrees with what was answered, siege's rows are present, and the tool reports where throughput stops growing or
+//! why it cannot. How many users the page supports is a finding and not asserted.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use super::record::Trial;
 use super::{Claims, Lab, Record, reports};
 
 const USERS: [&str; 6] = ["10", "50", "100", "200", "500", "1000"];
-/// The document's page has 3,093 bytes; ours is the same but for numbers.
+/// The document's page has 3,093 bytes; ours is the same except for numbers.
 const PAGE_BYTES: f64 = 3000.0;
 /// siege's rows, in its order and by its names.
 const SIEGE: [&str; 12] = [
@@ -29,7 +29,7 @@ const SIEGE: [&str; 12] = [
     "shortest_transaction",
 ];
 
-/// Looks at the record and the reports.
+/// Checks the record and the reports.
 ///
 /// # Errors
 /// A report cannot be read or made.
@@ -39,7 +39,7 @@ pub fn check(_: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     for trial in &record.trials {
         answered(trial, claims);
     }
-    // The counter began at nothing when the stores were filled, and lived on from case to case.
+    // The counter started at zero when the stores were filled, and lived on from case to case.
     let counted: f64 = record.trials.iter().map(|t| t.number("loss/persisted_distinct")).sum();
     let views = record.trials.iter().map(|t| t.number("probes/views/last")).fold(0.0, f64::max);
     claims.same("views counted in all cases", views, counted);
@@ -49,8 +49,8 @@ pub fn check(_: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     scalability(&reports::report(record, "json")?, claims)
 }
 
-/// Whole pages, as many at a time as there are users. Every page that was answered is a view that was counted; a view whose
-/// request was cut off at the end may be counted.
+/// Whole pages, as many at a time as there are users. Every answered page is a counted view; a view whose request was
+/// cut off at the end may be counted.
 fn answered(trial: &Trial, claims: &mut Claims) {
     let users = trial.value("users");
     let all = [
@@ -77,7 +77,7 @@ fn reported(report: &str, claims: &mut Claims) {
     claims.claim(report.contains("Throughput over users"), || "report.md has no curve over users".to_owned());
 }
 
-/// A level is named, or why there is none.
+/// A level is named, or the reason why there is none.
 fn scalability(report: &str, claims: &mut Claims) -> Result<()> {
     let report: Value = serde_json::from_str(report).context("the JSON report")?;
     let curve = &report["scalability"][0];

@@ -1,6 +1,6 @@
-//! message-inserts' own assertions: what each way of inserting accepted, stored and lost adds up by id, what was
-//! measured of the raw inserts was measured, and what is worked out of several cases is what their records say. Which
-//! way is faster, and how much a killed server takes with it, are findings and not asserted.
+//! message-inserts' own assertions: for each way of inserting, accepted, stored and lost add up by id, the raw
+//! inserts have their measurements, and figures derived from several cases match their records. Which way is faster,
+//! and how much a killed server loses, are findings and not asserted.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -10,10 +10,10 @@ use super::{Claims, Lab, Record, reports};
 
 /// Requests of each case that is not ended by a kill.
 const REQUESTS: u64 = 3000;
-/// A second of a load's clock in the milliseconds of a figure, and how far rounding may take them apart.
+/// Milliseconds per second of a load's clock, and the tolerance for rounding.
 const CLOSE: f64 = 1e-6;
 
-/// Looks at every trial, and at the report's figures that are worked out of several.
+/// Checks every trial, and the report's figures that are derived from several cases.
 ///
 /// # Errors
 /// The report cannot be made.
@@ -27,7 +27,7 @@ pub fn check(_: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
                 &["0 < components/mongo/cpu_percent/mean", "0 < components/server/memory_bytes/max"],
             );
         }
-        // When all was stored is known.
+        // The time at which everything was stored is known.
         trial.hold(claims, &["0 <= drain_s"]);
         match is_killed {
             true => trial.hold(claims, &["0 < requests/failed"]),
@@ -47,7 +47,7 @@ pub fn check(_: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     derived(record, claims)
 }
 
-/// The program's requests are those that were stored, and it was watched.
+/// The program's requests equal the stored ones, and it was watched.
 fn raw(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
     claims.claim(trial.is_command(), || format!("{case}: no program made its load"));
@@ -66,7 +66,7 @@ fn raw(trial: &Trial, claims: &mut Claims) {
     }
 }
 
-/// Accepted, stored and lost fit one another, by id.
+/// Accepted, stored and lost are consistent, by id.
 fn lost(trial: &Trial, is_killed: bool, claims: &mut Claims) {
     let by_id = trial.summary["loss"]["by_id"] == true;
     claims.claim(by_id, || format!("{}: its loss is not told by id", trial.case));
@@ -74,7 +74,7 @@ fn lost(trial: &Trial, is_killed: bool, claims: &mut Claims) {
         "0 < loss/accepted == requests/ok",
         "loss/lost_min == loss/lost_max",
         "loss/doubled == 0",
-        // What was stored without an answer is stored and was not accepted.
+        // Requests stored without an answer are stored but were not accepted.
         "loss/accepted - loss/persisted_distinct <= loss/lost_max",
         "loss/lost_max <= loss/accepted - loss/persisted_distinct + loss/unanswered",
     ];
@@ -87,7 +87,7 @@ fn lost(trial: &Trial, is_killed: bool, claims: &mut Claims) {
     }
 }
 
-/// The claim of the source document, and the others: each side is what the cases' summaries say.
+/// The claim of the source document, and the others: each side matches the cases' summaries.
 fn derived(record: &Record, claims: &mut Claims) -> Result<()> {
     let report: Value = serde_json::from_str(&reports::report(record, "json")?)?;
     let all = report["derived"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,6 +1,6 @@
-//! The labs end to end, as a user runs them: the plan's quick profile from nothing to a report, then a look at
-//! everything it left. What is asserted holds for every lab and any machine; what is a lab's own is in a file of
-//! its name. No figure is compared with a source document's.
+//! The labs end to end, as a user runs them: the plan's quick profile from scratch to a report, then a check of
+//! everything it left. The assertions here hold for every lab and any machine; those of a single lab are in the file
+//! with its name. No figure is compared with a source document's.
 
 mod claims;
 mod edge_tiers;
@@ -26,24 +26,24 @@ use crate::command::{LONGEST, captured, cargo, program, shown};
 use crate::root::{self, target};
 use crate::steps::Outcome;
 
-/// What is known of a lab's quick profile.
+/// What is known about a lab's quick profile.
 pub struct Lab {
     /// Its folder's name.
     pub name: &'static str,
     /// Cases that its quick profile runs.
     pub cases: usize,
-    /// Requests that fall due in each of them; `None` where time ends the load.
+    /// Requests that are due in each of them; `None` if time ends the load.
     pub requests: Option<u64>,
-    /// The largest share of requests that may fail: more than none only where limits make the system slow on purpose.
+    /// The largest share of requests that may fail: above zero only if limits make the system slow on purpose.
     pub failing: f64,
-    /// What must hold beside what holds for all.
+    /// Assertions in addition to the common ones.
     own: fn(&Lab, &Record, &mut Claims) -> Result<()>,
 }
 
 /// Every lab has its row.
 pub const LABS: &[Lab] = &[
     Lab { name: "edge-tiers", cases: 6, requests: None, failing: 0.05, own: edge_tiers::check },
-    // Servers are killed on purpose: which cases may fail is the lab's own.
+    // Servers are killed on purpose: the lab itself checks which cases may fail.
     Lab { name: "message-inserts", cases: 15, requests: None, failing: 1.0, own: message_inserts::check },
     Lab { name: "index-page", cases: 6, requests: None, failing: 0.0, own: index_page::check },
     Lab {
@@ -53,7 +53,7 @@ pub const LABS: &[Lab] = &[
         failing: 0.0,
         own: stair_stepper::check,
     },
-    // Messages that RabbitMQ is away for longer than the endpoint holds them are refused.
+    // Messages that cannot be delivered because RabbitMQ is down longer than the endpoint holds them are refused.
     Lab { name: "trade-processor", cases: 5, requests: None, failing: 0.05, own: trade_processor::check },
 ];
 
@@ -63,16 +63,16 @@ impl Lab {
         root::root().join("labs").join(self.name)
     }
 
-    /// Where its run is recorded: it stays there to be looked at, until the next one.
+    /// Where its run is recorded: it stays there for inspection until the next one.
     pub fn record_dir(&self) -> PathBuf {
         target().join("xtask").join(self.name)
     }
 }
 
-/// Checks every plan of every lab with all its profiles, also those on Docker, which nothing here runs.
+/// Checks every plan of every lab with all its profiles, including those on Docker, which nothing here runs.
 ///
 /// # Errors
-/// There is none, or one is wrong.
+/// There are none, or one is wrong.
 pub fn check_plans() -> Outcome {
     let files = root::files(&root::root().join("labs")).context("cannot read labs/")?;
     let is_plan = |f: &&String| f.ends_with("plan.yaml") && f.matches('/').count() == 1;
@@ -89,15 +89,15 @@ pub fn check_plans() -> Outcome {
     Ok(format!("{} plans", plans.len()))
 }
 
-/// The options with which a lab's plan builds its service, so that it is compiled before anything is measured. A plan that
-/// builds otherwise compiles for itself.
+/// The options with which a lab's plan builds its service, so that it is compiled before anything is measured. A plan
+/// that builds differently compiles separately.
 pub fn builds(manifest: &str) -> &'static [&'static [&'static str]] {
     const ALLOCATORS: &[&[&str]] =
         &[&["--features", "system"], &["--features", "jemalloc"], &["--features", "mimalloc"]];
     if manifest.contains("stair-stepper") { ALLOCATORS } else { &[&[]] }
 }
 
-/// Runs every lab and looks at what it left.
+/// Runs every lab and checks what it left.
 ///
 /// # Errors
 /// A lab has no row, a run fails, or something does not hold.
@@ -107,7 +107,7 @@ pub fn run_all() -> Outcome {
         folders.iter().filter_map(|f| Some(f.file_name()?.display().to_string())).collect();
     let rows: BTreeSet<_> = LABS.iter().map(|lab| lab.name.to_owned()).collect();
     ensure!(names == rows, "labs/ holds {names:?}, and xtask's table of labs {rows:?}");
-    // One that fails hides nothing of the others.
+    // One failure does not hide the others.
     let (mut reported, mut wrong) = (Vec::new(), Vec::new());
     for lab in LABS {
         match run(lab) {
@@ -152,7 +152,7 @@ fn left_behind(out: &Path) -> Result<BTreeSet<String>> {
     let mut found: BTreeSet<String> = members(out)?.into_iter().collect();
     if loadlab().is_file() {
         let ran = captured(program(loadlab()).args(["clean", "--dry-run"]), Duration::from_secs(60))?;
-        // 1: something there is that it could not remove. If it is new, it is the run's.
+        // 1: it found something that it could not remove. If that is new, it belongs to the run.
         let is_whole = matches!(ran.status.code(), Some(0 | 1));
         ensure!(is_whole, "loadlab clean --dry-run: {}\n{}{}", ran.status, ran.stdout, ran.stderr);
         let reported = ran.stdout.lines().chain(ran.stderr.lines());
@@ -163,10 +163,10 @@ fn left_behind(out: &Path) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Processes of a run's system, loadlab's own excepted: they have the run's mark in their variables or are in a cgroup of
-/// it, or its folder is theirs, in their words or in their variables. Programs that write their title over their
-/// variables, as nginx does, are known by the others. One that has ended and waits for whoever inherited it to ask for its
-/// status, which is not loadlab's to do, keeps its cgroup's name and is no member.
+/// Processes of a run's system, except loadlab's own: they have the run's mark in their environment or are in one of
+/// its cgroups, or its folder appears in their arguments or their environment. Programs that overwrite their
+/// environment with their title, like nginx, are found by the other signs. One that has ended and waits for its new
+/// parent to reap it, which is not loadlab's job, keeps its cgroup's name and does not count.
 fn members(out: &Path) -> Result<Vec<String>> {
     let dir = out.display().to_string();
     let name = out.file_name().context("a run has a name")?.display().to_string();
@@ -174,7 +174,7 @@ fn members(out: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let path = entry?.path();
-        // Processes that are gone meanwhile cannot be read.
+        // Processes that have ended meanwhile cannot be read.
         let of = |file: &str| {
             String::from_utf8_lossy(&fs::read(path.join(file)).unwrap_or_default()).replace('\0', " ")
         };
@@ -183,7 +183,7 @@ fn members(out: &Path) -> Result<Vec<String>> {
         let is_own = variables.contains(&mark)
             || of("cgroup").contains(&group)
             || [&cwd, &words, &variables].into_iter().any(|text| text.contains(&dir));
-        // After the last parenthesis: a program's name may hold anything.
+        // After the last parenthesis: a program's name may contain anything.
         let stat = of("stat");
         let state = stat.rsplit_once(") ").map_or("gone", |(_, rest)| &rest[..rest.len().min(1)]);
         let has_ended = ["Z", "X", "gone"].contains(&state);

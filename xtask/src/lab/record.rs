@@ -1,4 +1,4 @@
-//! The record of a run, read as a script would read it: by the names of the contract, without loadlab's code.
+//! The record of a run, read as a script would: by the names of the contract, without loadlab's code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,18 +39,18 @@ impl Trial {
         self.values.iter().find(|(name, _)| name == axis).map_or("", |(_, value)| value)
     }
 
-    /// A program makes its load: requests are counted, and nothing else of them is known.
+    /// A program makes its load: only the number of its requests is known.
     pub fn is_command(&self) -> bool {
         self.summary.pointer("/load/model").and_then(Value::as_str) == Some("command")
     }
 
-    /// The load was over before the first second was: on a fast machine a number of requests may be.
+    /// The load was over before its first second was: on a fast machine a number of requests may be.
     pub fn is_brief(&self) -> bool {
         self.number("elapsed_s") < 1.0
     }
 
-    /// One before the load, one behind it, and those of most seconds between them: a busy machine may miss some. What
-    /// was killed in the middle has fewer.
+    /// One before the load, one after it, and those of most seconds in between: a busy machine may miss some. A
+    /// component killed midway has fewer.
     fn fewest_samples(&self) -> usize {
         let elapsed_s = self.number("elapsed_s");
         match (self.is_brief(), self.has_acted()) {
@@ -60,7 +60,7 @@ impl Trial {
         }
     }
 
-    /// Something was done to a component in the middle of it.
+    /// Something was done to a component during it.
     fn has_acted(&self) -> bool {
         self.events.iter().any(|e| e["event"] == "action")
     }
@@ -70,12 +70,12 @@ impl Trial {
         self.events.iter().filter(|e| e["event"] == "command" && e["name"] == name).count()
     }
 
-    /// A number of the summary, by its path; absent counts as not a number.
+    /// A number of the summary, by its path; a missing one is NaN.
     pub fn number(&self, path: &str) -> f64 {
         number(&self.summary, path)
     }
 
-    /// Asserts of numbers of the summary: see [`Claims::hold`].
+    /// Asserts something about numbers of the summary: see [`Claims::hold`].
     pub fn hold(&self, claims: &mut Claims, assertions: &[&str]) {
         for assertion in assertions {
             claims.hold(&self.case, &self.summary, assertion);
@@ -103,7 +103,7 @@ impl Record {
         Ok(Record { dir: dir.to_path_buf(), manifest, trials })
     }
 
-    /// What holds for every lab's quick run.
+    /// Assertions for every lab's quick run.
     pub fn check(&self, lab: &Lab, claims: &mut Claims) -> Result<()> {
         claims.same("manifest: name", text(&self.manifest, "/name"), lab.name.to_owned());
         claims.same("manifest: how it ended", text(&self.manifest, "/how"), "complete".to_owned());
@@ -162,7 +162,7 @@ impl Trial {
         if self.is_command() {
             return self.hold(claims, &["response_ms/count == 0"]);
         }
-        // Where unanswered requests are the longest, such a time is known to be at least their age.
+        // If unanswered requests are the longest, the maximum is only known to be at least their age.
         let max = "response_ms/max|response_ms/over_ms/max";
         let times = [
             "statuses/* == requests/ok + failures/http_4xx + failures/http_5xx + failures/check",
@@ -174,7 +174,7 @@ impl Trial {
         self.hold(claims, &times);
     }
 
-    /// Ticks add up to the summary, and follow one another.
+    /// Ticks add up to the summary, and are contiguous.
     fn check_ticks(&self, claims: &mut Claims) {
         claims.claim(!self.ticks.is_empty(), || format!("{}: no ticks", self.case));
         for (group, name) in [
@@ -213,7 +213,7 @@ impl Trial {
             if !self.is_brief() {
                 self.hold(claims, &[&format!("0 < components/{name}/memory_bytes/mean")]);
             }
-            // A program may leave a part of the system alone.
+            // A program may leave a part of the system idle.
             let sign = if self.is_command() { "<=" } else { "<" };
             self.hold(claims, &[&format!("0 {sign} components/{name}/cpu_s")]);
         }
@@ -223,7 +223,7 @@ impl Trial {
     fn check_events(&self, claims: &mut Claims) {
         let names: Vec<_> = self.events.iter().filter_map(|e| e["event"].as_str()).collect();
         let mut rest = names.iter();
-        // What was killed in the middle is down before the load's end.
+        // A component killed midway is down before the load's end.
         let last = (!self.has_acted()).then_some("down");
         for wanted in ["up", "ready", "load_started", "load_ended"].into_iter().chain(last) {
             let found = rest.any(|name| *name == wanted);

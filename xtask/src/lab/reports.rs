@@ -1,5 +1,5 @@
-//! The reports of a run: those it wrote are those that `loadlab report` makes of its record, byte for byte and
-//! every time, and the page is whole in itself.
+//! The reports of a run: the written ones equal those that `loadlab report` makes from its record, byte for byte and
+//! every time, and the page is self-contained.
 
 use std::fs;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::command::{captured, program};
 /// How long making one report may take.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The page's own rule for browsers: nothing is loaded from outside of it, and only its own scripts run.
+/// The page's own content security policy: nothing is loaded from outside, and only its own scripts run.
 const LOADS_NOTHING: &str = "content=\"default-src 'none'; script-src 'sha256-";
 
-/// Makes every form of report, twice. `terminal` is what the run itself printed.
+/// Makes every format of report, twice. `terminal` is what the run itself printed.
 ///
 /// # Errors
 /// A report cannot be made or read.
@@ -26,7 +26,7 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
         let second = report(record, format)?;
         claims.claim(first == second, || format!("report --format {format} differs when made twice"));
         for trial in &record.trials {
-            // Pages write it in their own way.
+            // HTML escapes it.
             let reports = |value: &str| first.contains(value) || first.contains(&value.replace('>', "&gt;"));
             let named = trial.values.iter().all(|(_, value)| reports(value)) && first.len() > 200;
             claims.claim(named, || format!("report --format {format} does not tell of {}", trial.case));
@@ -49,13 +49,13 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
         }
     }
     claims.claim(terminal.contains("report.html"), || "the run does not say where its report is".to_owned());
-    // A browser refuses what a page with this loads, and complains: `reports in a browser` listens.
+    // A browser refuses anything a page with this policy loads, and complains: `reports in a browser` listens.
     let page = fs::read_to_string(record.dir.join("report.html"))?;
     claims.claim(page.contains(LOADS_NOTHING), || "report.html may load what is outside of it".to_owned());
     Ok(())
 }
 
-/// A form of report of a record.
+/// A record's report in one format.
 ///
 /// # Errors
 /// It cannot be made.

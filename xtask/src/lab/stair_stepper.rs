@@ -1,5 +1,5 @@
-//! stair-stepper's own assertions: each case ran on the allocator it names, and what the lab is about – resident
-//! and live bytes over time – was watched. Which allocator did better is a finding and not asserted.
+//! stair-stepper's own assertions: each case ran on the allocator it names, and the lab's subject – resident and live
+//! bytes over time – was watched. Which allocator did better is a finding and not asserted.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -19,13 +19,13 @@ pub const REQUESTS: u64 = 2 * 128;
 const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 /// A medium body is about this large.
 const BODY_BYTES: f64 = 590_000.0;
-/// A service may take so long to tell where it listens, and to answer.
+/// How long a service may take to report where it listens, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Looks at the record and asks each build which allocator it has.
+/// Checks the record and asks each build which allocator it has.
 ///
 /// # Errors
-/// A build cannot be asked.
+/// A build does not answer.
 pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     let mut cases: Vec<_> = record.trials.iter().map(|t| t.value("allocator")).collect();
     cases.sort_unstable();

@@ -1,6 +1,6 @@
-//! trade-processor's own assertions: every valid message that was accepted is stored once, whatever was killed meanwhile;
-//! the live page counts the same, in a real browser, and is reported of it without asking; nothing outlives a run, not even
-//! one that is killed. How fast it was is a finding and not asserted.
+//! trade-processor's own assertions: every valid message that was accepted is stored once, whatever was killed
+//! meanwhile; the live page counts the same, in a real browser, and is updated without polling; nothing outlives a
+//! run, not even one that is killed. How fast it was is a finding and not asserted.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,19 +17,19 @@ use super::{Claims, Lab, Record, loadlab, members};
 use crate::command::{Ends, captured, program, soon};
 
 const ALL_WELL: &str = "all well";
-/// What is killed in which case, and started again.
+/// What is killed in which case, and restarted.
 const KILLED: [(&str, &str); 4] = [
     ("worker killed", "worker1"),
     ("storage killed", "storage"),
     ("Redis killed", "redis"),
     ("RabbitMQ killed", "rabbitmq"),
 ];
-/// A run may take so long to come so far, on a machine that does much else.
+/// How long a run may take to get that far, on a busy machine.
 const LONGEST: Duration = Duration::from_secs(300);
-/// After a kill the guardian may take so long to end a system.
+/// How long the guardian may take to end a system after a kill.
 const GUARDIAN: Duration = Duration::from_secs(30);
 
-/// Looks at the record, at the service's own tests, and at a live page.
+/// Checks the record, the service's own tests, and a live page.
 ///
 /// # Errors
 /// A run cannot be watched, or a file cannot be read.
@@ -39,7 +39,7 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
         killed(trial, claims);
     }
     let mut tests = program("node");
-    // The file is named: whether a folder may be depends on the version of Node.
+    // The file is named: whether a folder is accepted depends on the version of Node.
     tests.args(["--test", "--test-reporter=tap", "labs/trade-processor/service/src/trade.test.js"]);
     let reported = captured(&mut tests, LONGEST)?.ok("the service's own tests")?.stdout;
     let passed = reported.lines().find_map(|line| line.strip_prefix("# pass ")?.trim().parse::<u32>().ok());
@@ -47,13 +47,13 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     watched(lab, claims)
 }
 
-/// What came in is what is there, kind by kind.
+/// What came in equals what was stored, kind by kind.
 fn counts(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
     claims.claim(trial.summary["loss"]["by_id"] == true, || format!("{case}: the loss was not told by ids"));
     let [valid, invalid] =
         ["by_tag/valid/requests/ok", "by_tag/not-json/requests/ok + by_tag/wrong-field/requests/ok"];
-    // A message that got no answer, or was refused while RabbitMQ was away, may be stored all the same.
+    // A message that got no answer, or was refused while RabbitMQ was down, may still be stored.
     let unanswered = "requests/failed + requests/in_flight";
     let (stored, dropped) = ("probes/stored/last", "probes/invalid/last");
     let all = [
@@ -92,7 +92,7 @@ fn killed(trial: &Trial, claims: &mut Claims) {
     }
 }
 
-/// Two more trials: in the first a browser has the page open until the system is down, the second is killed.
+/// Two more trials: in the first a browser has the page open until the system is down; the second is killed.
 fn watched(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let out = lab.record_dir().with_extension("watched");
     if out.exists() {

@@ -1,15 +1,15 @@
-//! The closed rows of the comparison: what is asked, of whom, and what loadlab is checked against.
+//! The closed rows of the comparison: what is requested, from which tools, and which targets loadlab must meet.
 
 use super::table::{Bound, Target};
 
 /// What a row asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// GET on connections that are used again as soon as they are answered.
+    /// GET on connections that are reused as soon as they are answered.
     KeepAlive,
-    /// GET on a new connection each time, with `Connection: close`, closed in order.
+    /// GET on a new connection each time, with `Connection: close`, closed cleanly.
     Close,
-    /// POST of a kilobyte on connections that are used again.
+    /// POST of a kilobyte on reused connections.
     Post,
     /// The first over TLS 1.3.
     Secure,
@@ -17,8 +17,8 @@ pub enum Ask {
     Handshake,
     /// GET over HTTP/2, [`STREAMS`] at a time on a connection.
     Streams,
-    /// Two requests, of which the second brings what the first one answered; each user takes a row of data for them
-    /// and looks at both answers.
+    /// Two requests, of which the second carries what the first one answered; each user takes a row of data for them
+    /// and checks both answers.
     Journey,
     /// GET at a rate, whatever the server does; these rows are in [`open`](super::open).
     Rate,
@@ -34,7 +34,7 @@ impl Ask {
 /// Requests at a time on a connection that has streams.
 pub const STREAMS: u64 = 10;
 
-/// Figures of a run, by their place.
+/// Figures of a run, by their index.
 pub const PER_CPU: usize = 0;
 /// Requests that the server answered, per second.
 pub const RATE: usize = 1;
@@ -43,28 +43,28 @@ pub const P50: usize = 2;
 /// The most memory that was resident, in bytes.
 pub const PEAK: usize = 3;
 
-/// What all tools of a row are asked to do.
+/// What all tools of a row have to do.
 pub struct Case {
-    /// For `--case`; rows of one name run together.
+    /// For `--case`; rows with the same name run together.
     pub name: &'static str,
     /// For the table.
     pub title: &'static str,
     /// Path on the server.
     pub path: &'static str,
-    /// Requests at a time, each on a connection of its own unless there are streams.
+    /// Requests at a time, each on its own connection unless there are streams.
     pub users: u64,
-    /// What they do.
+    /// The kind of request.
     pub ask: Ask,
-    /// Who is asked.
+    /// The tools that run it.
     pub tools: &'static str,
-    /// Each runs once, for so many seconds.
+    /// Each tool runs once, for this many seconds.
     pub once_s: Option<u64>,
-    /// What is to be reached.
+    /// The targets.
     pub targets: &'static [Target],
 }
 
 impl Case {
-    /// Whether a tool is asked; another revision of loadlab is where this one is.
+    /// Whether a tool runs this row; another revision of loadlab runs where this one does.
     pub fn asks(&self, tool: &str) -> bool {
         let tool = tool.replace("before", "loadlab");
         self.tools.split(' ').any(|asked| asked == tool)
@@ -84,7 +84,7 @@ const BESIDE_BARE_EPOLL: Target = ratio("loadlab-epoll", PER_CPU, Bound::AtLeast
 const BODIES: &[Target] = &[ratio("loadlab", PER_CPU, Bound::AtLeast(1.05), "wrk")];
 
 const ALL: &str = "loadlab loadlab-epoll bare-uring bare-epoll wrk ab h2load hey siege oha k6";
-/// The others are far behind: the first row tells by how much.
+/// The others are far behind: the first row shows by how much.
 const FAST: &str = "loadlab loadlab-epoll bare-uring bare-epoll wrk ab h2load";
 /// loadlab and the generators it is like.
 const ALIKE: &str = "loadlab wrk ab h2load hey oha";

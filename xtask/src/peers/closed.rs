@@ -18,7 +18,7 @@ pub const COLUMNS: Columns = &[
     ("p50", Unit::Ms),
     ("peak memory", Unit::Mb),
 ];
-/// A peak that is larger by more than this has grown: a share, and pages that come and go.
+/// A peak that is larger by more than this has grown: a share, or bytes for pages that come and go if that is more.
 const GROWTH_SHARE: f64 = 0.03;
 const GROWTH_BYTES: f64 = 256.0 * 1024.0;
 
@@ -45,7 +45,7 @@ pub fn rows(bench: &Bench, cases: &[&Case]) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// One run of one tool: what it did by nginx's account, what it used by the kernel's.
+/// One run of one tool: its results by nginx's account, its resources by the kernel's.
 fn one(
     tool: &Tool,
     case: &Case,
@@ -67,10 +67,10 @@ fn one(
     let longest = Duration::from_secs(seconds + 60);
     let (ran, used) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
     let after = server.counts()?;
-    // But for the question itself.
+    // Without the status query itself.
     let (served, wrong) = ((after.0 - before.0 - 1) as f64, (after.1 - before.1) as f64);
     let ran = ran.ok(tool.name)?;
-    // A few requests are cut off at the end, and counted by one side only.
+    // A few requests are cut off at the end, and counted on one side only.
     let slack = served * 0.02 + 2.0 * case.users as f64;
     ensure!(served > slack, "{}: nginx answered {served} requests", tool.name);
     ensure!(wrong <= slack, "{}: {wrong} of {served} responses were not 200", tool.name);
@@ -85,7 +85,7 @@ fn one(
     Ok(vec![Some(served / used.cpu_s), Some(rate_per_s), p50_ms, Some(used.peak_bytes as f64)])
 }
 
-/// The targets of the rows, beside what was measured; those between tools that were asked for.
+/// The targets of the rows, with what was measured; only for tools that were requested.
 pub fn checks(bench: &Bench, cases: &[&Case], runs: &[Run]) -> Vec<Check> {
     let mut checks = Vec::new();
     for case in cases {
@@ -100,7 +100,7 @@ pub fn checks(bench: &Bench, cases: &[&Case], runs: &[Run]) -> Vec<Check> {
     checks
 }
 
-/// loadlab's memory does not grow with time.
+/// loadlab's memory does not grow over time.
 fn growth(runs: &[Run]) -> Check {
     let [short, long] = [SHORT, LONG].map(|title| median_of(runs, (title, "loadlab"), PEAK));
     let grown = long.zip(short).map(|(long, short)| long - short);
@@ -113,7 +113,7 @@ fn growth(runs: &[Run]) -> Check {
     }
 }
 
-/// loadlab divided by its other revision, figure by figure; nothing where that did not run.
+/// loadlab divided by its other revision, figure by figure; `None` if that did not run.
 pub fn against_before(runs: &[Run]) -> Option<String> {
     let mut ratios = Vec::new();
     for case in CASES {

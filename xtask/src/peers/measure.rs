@@ -1,4 +1,5 @@
-//! A generator on its core: started there, waited for, and its CPU time and memory as the kernel counted them.
+//! A generator on its core: starts it there, waits for it, and reads its CPU time and memory as the kernel counted
+//! them.
 
 #![expect(unsafe_code, reason = "wait4, for the CPU time and memory of one child")]
 
@@ -23,10 +24,10 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// The first and the last that this program may use.
+    /// The first and the last core that this program may use.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report them.
     pub fn choose() -> Result<Cores> {
         let set = sched_getaffinity(None).context("which cores may be used")?;
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
@@ -34,7 +35,7 @@ impl Cores {
         Ok(Cores { server, generator: cores.next_back().unwrap_or(server) })
     }
 
-    /// What has to be said about them.
+    /// A remark about them, if needed.
     pub fn remark(&self) -> Option<&'static str> {
         (self.server == self.generator)
             .then_some("one core only: server and generator share it, and throughput says little")
@@ -90,7 +91,8 @@ fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStat
         let mut status = 0;
         // SAFETY: all bytes zero are a value of this plain C structure.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: both pointers are to variables of this frame; the pid is that of a child nobody else waits for.
+        // SAFETY: both pointers are to variables of this frame; the pid is that of a child that nothing else waits
+        // for.
         let got = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut usage) };
         if got < 0 {
             return Err(io::Error::last_os_error()).context("wait4");
@@ -104,8 +106,8 @@ fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStat
     ended
 }
 
-/// The peak that the kernel gives at the end includes this program's own, which the child had until it became
-/// another. Where it is no larger than that, what was `seen` in its last moments says more.
+/// The kernel's peak at the end includes this program's own, which the child had until exec. If it is no larger than
+/// that, the value `seen` in its last moments is more accurate.
 fn used(usage: &libc::rusage, own_peak: u64, seen: u64) -> Used {
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
     let reported = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
@@ -116,7 +118,7 @@ fn used(usage: &libc::rusage, own_peak: u64, seen: u64) -> Used {
 /// How busy all cores are for a while, from 0 to 1, while this program does nothing.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not report it.
 #[expect(clippy::disallowed_methods, reason = "how busy the cores are shows over a time")]
 pub fn busy_share(time: Duration) -> Result<f64> {
     let before = ticks(&fs::read_to_string("/proc/stat")?)?;
@@ -126,18 +128,18 @@ pub fn busy_share(time: Duration) -> Result<f64> {
     Ok(if all == 0 { 0.0 } else { busy as f64 / all as f64 })
 }
 
-/// Ticks of all cores in which they did something, and all of them, by the first line of `/proc/stat`.
+/// Busy ticks of all cores, and all ticks, from the first line of `/proc/stat`.
 fn ticks(stat: &str) -> Result<(u64, u64)> {
     let line =
         stat.lines().next().and_then(|l| l.strip_prefix("cpu ")).context("/proc/stat: no line `cpu`")?;
     let fields: Vec<u64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    // user nice system idle iowait irq softirq steal; what follows is counted in user already.
+    // user nice system idle iowait irq softirq steal; the rest is already included in user.
     let all: u64 = fields.iter().take(8).sum();
     let idle: u64 = fields.iter().skip(3).take(2).sum();
     Ok((all - idle, all))
 }
 
-/// The most memory a process had resident as the program it is now; 0 where the kernel does not tell.
+/// The peak resident memory of a process since its last exec; 0 if the kernel does not report it.
 fn peak_bytes(pid: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));

@@ -1,9 +1,9 @@
-//! `cargo xtask bench-peers`: loadlab, other load generators and bare loops, turn by turn, each on one thread and one
-//! core. What counts is the work a generator gets out of its own CPU time, beside throughput, latency, lateness and
-//! memory; ratios are taken within a round, so that a machine that slows down slows all. What was done is counted by the
-//! server, so that nobody's output has to be understood. What loadlab is checked against stands beside what was measured.
+//! `cargo xtask bench-peers`: loadlab, other load generators and bare loops, in turn, each on one thread and one
+//! core. The main figure is the work a generator gets out of its own CPU time, besides throughput, latency, lateness
+//! and memory; ratios are taken within a round, so that a machine that slows down affects all. The server counts the
+//! work, so that no tool's output has to be parsed. loadlab's targets are listed beside the measurements.
 //!
-//! A row more is a [`cases::Case`], a generator more a [`tools::Tool`].
+//! A new row is a [`cases::Case`], a new generator a [`tools::Tool`].
 
 mod cases;
 mod closed;
@@ -59,26 +59,26 @@ pub struct Args {
     install: bool,
 }
 
-/// Tables of shorter runs, or of some tools or rows only, are not kept.
+/// Tables of shorter runs, or of only some tools or rows, are not kept.
 const KEPT_SECONDS: u64 = 3;
 const KEPT_ROUNDS: u64 = 3;
-/// A machine that is busier than this with other things is not quiet; how long it is looked at before.
+/// A machine that is busier than this with other work is not quiet; and for how long that is measured first.
 const QUIET: f64 = 0.10;
 const LOOK: Duration = Duration::from_secs(2);
 
 /// What all rows share.
 pub struct Bench {
-    /// Who runs where.
+    /// The cores in use.
     pub cores: Cores,
-    /// A folder for files; it goes with this.
+    /// A folder for files; it is removed with this.
     pub scratch: PathBuf,
-    /// This program is in a network of its own, and may make others.
+    /// This program is in a separate network, and may create others.
     pub own_network: bool,
     /// How long each tool runs.
     pub seconds: u64,
-    /// How often.
+    /// How many rounds.
     pub rounds: u64,
-    /// Tools that are here and asked for.
+    /// Available tools that were requested.
     pub tools: Vec<&'static Tool>,
     only: Vec<String>,
 }
@@ -107,12 +107,12 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Whether a tool was asked for.
+    /// Whether a tool was requested.
     fn asks(&self, tool: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == tool)
     }
 
-    /// Runs tools of a row in turn, and prints what each gave. After each round the order moves on by one.
+    /// Runs tools of a row in turn, and prints each one's results. After each round the order rotates by one.
     fn take_turns(
         &self,
         title: &str,
@@ -143,7 +143,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // Below target/: what stays does no harm.
+        // Below target/: leftovers do no harm.
         let _ = fs::remove_dir_all(&self.scratch);
     }
 }
@@ -207,14 +207,14 @@ fn row_names() -> PossibleValuesParser {
     names.into()
 }
 
-/// As many open files as a generator may have: 10,000 connections are more than shells give.
+/// Raises the limit on open files to what generators need: 10,000 connections are more than shells allow.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Tables, targets, how many rows ran, and whether something failed to run.
+/// Tables, targets, how many rows ran, and whether any of them failed to run.
 #[derive(Default)]
 struct Found {
     tables: Vec<String>,

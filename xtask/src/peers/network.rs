@@ -1,6 +1,6 @@
-//! A network of its own for what is measured: no firewall tracks its connections, all ports are free, and what
-//! connections leave behind in TIME_WAIT goes with it. A row whose connections live for one request gets a new one
-//! for each run: else the second tool would meet the ports of the first.
+//! A separate network for the measurements: no firewall tracks its connections, all ports are free, and connections
+//! in TIME_WAIT disappear with it. A row whose connections live for one request gets a new one for each run:
+//! otherwise the second tool would meet the ports of the first.
 
 use std::fs;
 use std::path::Path;
@@ -11,15 +11,15 @@ use rustix::thread::UnshareFlags;
 
 use crate::command::{captured, find, program};
 
-/// What is set in it: all ports, long queues, and room for those in TIME_WAIT.
+/// Its settings: all ports, long queues, and room for those in TIME_WAIT.
 const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/ip_local_port_range", "1024 65535"),
     ("core/somaxconn", "65535"),
     ("ipv4/tcp_max_tw_buckets", "1000000"),
 ];
 
-/// Moves this program into a new one, and all that it starts from now on. Servers from before cannot be reached any
-/// more. Where this program may not (it needs root), it says why and stays where it is.
+/// Moves this program, and everything it starts from now on, into a new network. Earlier servers become unreachable.
+/// If this is not permitted (it needs root), it returns the reason and stays where it is.
 ///
 /// # Errors
 /// It moved, and loopback does not come up there.
@@ -28,7 +28,7 @@ pub fn fresh() -> Result<Result<(), String>> {
     if find("ip").is_none() {
         return Ok(Err("ip is not installed (apt-get install iproute2)".to_owned()));
     }
-    // SAFETY: only CLONE_NEWNET: memory, files and descriptors stay as they are, and no other thread is concerned.
+    // SAFETY: only CLONE_NEWNET: memory, files and descriptors stay as they are, and no other thread is affected.
     if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) } {
         return Ok(Err(format!("no network namespace of its own: {error}")));
     }

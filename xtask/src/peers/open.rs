@@ -1,6 +1,6 @@
-//! The open model: how late requests begin, and what a frozen server does to response times. The server is the stub of
-//! `benches/`, which logs what happened and works the truth out of it; beside it stands loadlab's own account. A bare
-//! timer loop takes turns with the tools, so that what the machine is to blame for is known.
+//! The open model: how late requests begin, and how a frozen server affects response times. The server is the stub of
+//! `benches/`, which logs what happened and computes the truth from it; loadlab's own account is shown beside it. A
+//! bare timer loop takes turns with the tools, to show what the machine is to blame for.
 
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use super::stub::Stub;
 use super::table::{Bound, Check, Columns, Run, Unit, ratio_of, rounds, thousands};
 use super::tools::{Order, TOOLS, Tool};
 
-/// Rows of lateness, with their rates; without one it is half of what loadlab reaches with 50 users against the same stub.
+/// Rows of lateness, with their rates; without one it is half of what loadlab reaches with 50 users against the same
+/// stub.
 pub const RATES: &[(&str, Option<f64>)] = &[("late-1000", Some(1000.0)), ("late-half", None)];
-/// Who is asked for them.
+/// The tools that run them.
 const ASKED: [&str; 5] = ["loadlab", "bare-timer", "vegeta", "k6", "oha"];
 /// The row in which the server is frozen.
 pub const FREEZE: &str = "freeze";
@@ -35,17 +36,17 @@ pub const FROZEN: Columns =
     &[("p50", Unit::Ms), ("p90", Unit::Ms), ("p99", Unit::Ms), ("p99.9", Unit::Ms), ("largest", Unit::Ms)];
 const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p99_9", "max"];
 
-/// What loadlab is checked against: its p99 divided by the bare timer's, and at 1,000/s never more than this.
+/// loadlab's targets: its p99 divided by the bare timer's, and an absolute maximum at 1,000/s.
 const MOST_RATIO: f64 = 1.5;
 const MOST_MS: f64 = 0.15;
-/// The stub's log may differ from what fell due by this share: a request more or less at either end.
+/// The stub's log may differ from what was due by this share: a request more or less at either end.
 const MISSING: f64 = 0.01;
 
 /// When the server is frozen, and for how long; at which rate, and how long in all.
 const FREEZE_S: (f64, f64) = (4.0, 1.5);
 const RATE_PER_S: f64 = 1000.0;
 const SECONDS: u64 = 10;
-/// More rounds say no more.
+/// More rounds add no information.
 const MOST_ROUNDS: u64 = 3;
 /// How far the median may be from that of an undisturbed run, and others from the truth: this, or this share of it.
 const P50_MS: f64 = 0.05;
@@ -86,7 +87,7 @@ fn late_checks(title: &str, is_low: bool, runs: &[Run]) -> Vec<Check> {
     let bound = (Bound::AtMost(MOST_RATIO), " × bare-timer");
     let mut checks = vec![Check::new(what, ratio, bound, |v| format!("{v:.3}"))];
     if is_low {
-        // Never is in no round.
+        // A value of "never" is in no round.
         let worst = rounds(runs, (title, "loadlab"), P99).map(|(_, ms)| ms).reduce(f64::max);
         let what = (title, "loadlab, lateness p99 of the worst round".to_owned());
         checks.push(Check::new(what, worst, (Bound::AtMost(MOST_MS), ""), |ms| Unit::Us.text(Some(ms))));
@@ -94,7 +95,7 @@ fn late_checks(title: &str, is_low: bool, runs: &[Run]) -> Vec<Check> {
     checks
 }
 
-/// The server is frozen for a while: what loadlab tells of it, beside the truth and a run in which nothing was frozen.
+/// The server is frozen for a while: loadlab's report of it, compared with the truth and an undisturbed run.
 pub fn freeze(bench: &Bench) -> (Vec<Run>, Vec<Check>) {
     let loadlab: Vec<_> = bench.tools.iter().copied().filter(|t| t.name == "loadlab").collect();
     let times = |from: &Value| PERCENTILES.map(|name| from["response_ms"][name].as_f64()).to_vec();
@@ -127,7 +128,7 @@ fn freeze_checks(title: &str, runs: &[Run]) -> Vec<Check> {
         let off = reported
             .zip(rounds(runs, (title, beside), figure))
             .map(|((_, a), (_, b))| ((a - b).abs(), may(b)));
-        // The round that used up most of what it may.
+        // The round that came closest to its limit.
         let worst = off.max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
         Check {
             title: title.to_owned(),
@@ -145,7 +146,8 @@ fn freeze_checks(title: &str, runs: &[Run]) -> Vec<Check> {
     checks
 }
 
-/// One run of one tool against a stub that may freeze: what loadlab or a bare loop tells (nothing of others), and the stub.
+/// One run of one tool against a stub that may freeze: the output of loadlab or a bare loop (none for others), and
+/// the stub's.
 fn one(
     bench: &Bench,
     tool: &Tool,
@@ -156,14 +158,14 @@ fn one(
         return Ok((Value::Null, stub));
     }
     let own: Value = serde_json::from_str(&ran).with_context(|| ran.clone())?;
-    // What it dropped at the end of its schedule was late for as long as it waited, and is among the late.
+    // What it dropped at the end of its schedule was late for as long as it waited, and counts as late.
     let failed = &own["requests"]["failed"];
     ensure!(failed.is_null() || *failed == 0, "{failed} requests failed");
     ensure!(own["late_ms"]["p50"].is_number(), "no late_ms: {ran}");
     Ok((own, stub))
 }
 
-/// Runs a tool against a stub of its own: its output, and what the stub tells.
+/// Runs a tool against its own stub: its output, and the stub's.
 fn run(
     bench: &Bench,
     tool: &Tool,
@@ -188,13 +190,13 @@ fn run(
     };
     let longest = Duration::from_secs(seconds + 60);
     let (ran, _) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
-    // 4: loadlab itself calls the measurement invalid, as it must where it was late. The figures are reported.
+    // 4: loadlab itself calls the measurement invalid, as it must if it was late. The figures are still reported.
     let is_good = ran.status.success() || (tool.name == "loadlab" && ran.status.code() == Some(4));
     ensure!(is_good, "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
     Ok((ran.stdout, stub.end()?))
 }
 
-/// Whether the stub got what fell due: only then its k-th arrival is that of the k-th request.
+/// Whether the stub got everything that was due: only then its k-th arrival is that of the k-th request.
 fn is_whole(stub: &Value, due: f64) -> bool {
     stub["requests"].as_f64().is_some_and(|n| (n - due).abs() <= due * MISSING)
 }

@@ -1,4 +1,4 @@
-//! The page that keeps the last tables, with what they were made on.
+//! The page with the last tables, and what they were measured on.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,7 +16,7 @@ pub const PAGE: &str = "docs/benchmarks.md";
 const BEGIN: &str = "<!-- bench-peers: begin -->";
 const END: &str = "<!-- bench-peers: end -->";
 
-/// Puts the tables on their page, with what they were made on; the page's name.
+/// Puts the tables on their page, with what they were measured on; returns the page's name.
 ///
 /// # Errors
 /// The page cannot be read or written, or has no place for them.
@@ -38,10 +38,10 @@ pub fn keep(tables: &str, bench: &Bench) -> Result<&'static str> {
     Ok(PAGE)
 }
 
-/// Puts text between two marks of a page of the repository.
+/// Puts text between two markers of a page of the repository.
 ///
 /// # Errors
-/// The page cannot be read or written, or has no such marks.
+/// The page cannot be read or written, or has no such markers.
 pub fn write_between(page: &str, (begin, end): (&str, &str), text: &str) -> Result<()> {
     let path = root().join(page);
     let old = fs::read_to_string(&path).with_context(|| page.to_owned())?;

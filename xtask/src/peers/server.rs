@@ -1,5 +1,5 @@
-//! nginx for the comparison: one worker on a core of its own, on loopback, with files and settings in a folder of
-//! this run. It counts its requests, so that nobody has to be believed.
+//! nginx for the comparison: one worker on its own core, on loopback, with files and settings in a folder of this
+//! run. It counts its requests, so that no tool has to be trusted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,21 +14,21 @@ use super::cases::{Ask, Case};
 use super::measure::{Cores, start_on};
 use crate::command::{captured, find, program, soon};
 
-/// Files that can be asked for, by size in bytes; each is named by it.
+/// Files that can be requested, by size in bytes, which is also their name.
 const FILES: &[usize] = &[128, 10_240, 1_048_576];
 /// How long it may take to come up.
 const READY: Duration = Duration::from_secs(10);
 
-/// A running nginx; dropped, it is gone.
+/// A running nginx; dropping it ends it.
 pub struct Server {
     child: Child,
     dir: PathBuf,
     address: SocketAddr,
-    /// Where it speaks TLS 1.3.
+    /// Its address for TLS 1.3.
     secure: SocketAddr,
-    /// Where it speaks HTTP/2 to who knows.
+    /// Its address for HTTP/2 with prior knowledge.
     streams: SocketAddr,
-    /// Where it gives everything the same response.
+    /// Its address that answers everything with the same response.
     pub any: SocketAddr,
 }
 
@@ -45,7 +45,7 @@ impl Server {
             fs::write(files.join(size.to_string()), "x".repeat(*size))?;
         }
         fs::write(files.join("post"), "")?;
-        // Free now; that somebody takes it before nginx does would be reported by nginx.
+        // Free now; if another program takes it before nginx does, nginx reports it.
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (address, secure, streams, any) = (free()?, free()?, free()?, free()?);
         let settings = dir.join("nginx.conf");
@@ -63,7 +63,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it serves a case.
+    /// The URL of a case.
     pub fn url(&self, case: &Case) -> String {
         let (scheme, address) = match case.ask {
             Ask::Streams => ("http", self.streams),
@@ -78,15 +78,15 @@ impl Server {
         self.address
     }
 
-    /// Where it listens for TLS 1.3, with a certificate that signs itself.
+    /// Its address for TLS 1.3, with a self-signed certificate.
     pub fn secure(&self) -> SocketAddr {
         self.secure
     }
 
-    /// How many requests it has answered so far, and how many with something else than 200.
+    /// How many requests it has answered so far, and how many with something other than 200.
     ///
     /// # Errors
-    /// It does not tell.
+    /// It does not report it.
     pub fn counts(&self) -> Result<(u64, u64)> {
         let page = get(self.address, "/status").context("nginx does not answer")?;
         let numbers = page.lines().skip_while(|l| !l.starts_with("server accepts handled requests")).nth(1);
@@ -117,10 +117,10 @@ impl Drop for Server {
     }
 }
 
-/// The response to a GET, which is 200: head and body.
+/// The response to a GET, which must be 200: head and body.
 ///
 /// # Errors
-/// There is none, or another.
+/// There is none, or another status.
 pub fn get(address: impl ToSocketAddrs, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(READY))?;
@@ -131,7 +131,7 @@ pub fn get(address: impl ToSocketAddrs, path: &str) -> Result<String> {
     Ok(answer)
 }
 
-/// A certificate that signs itself, made once for a folder.
+/// A self-signed certificate, made once for a folder.
 fn certify(dir: &Path) -> Result<()> {
     let (key, certificate) = (dir.join("key.pem"), dir.join("cert.pem"));
     if certificate.exists() {

@@ -1,4 +1,4 @@
-//! The stub of `benches/`, which counts and logs what it answers, and works the truth out of it.
+//! The stub of `benches/`, which counts and logs what it answers, and computes the truth from it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::command::{Ends, program};
 use crate::root::target;
 
-/// A running stub; dropped, it is gone.
+/// A running stub; dropping it ends it.
 pub struct Stub {
     child: Ends,
     output: BufReader<ChildStdout>,
@@ -35,7 +35,7 @@ impl Stub {
         Ok(stub)
     }
 
-    /// Ends it, and gives what it tells, unless requests came in pieces: then its log is not whole.
+    /// Ends it, and returns its output, unless requests came in pieces: then its log is incomplete.
     ///
     /// # Errors
     /// It failed, or requests came in pieces.

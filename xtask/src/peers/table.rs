@@ -1,11 +1,11 @@
-//! Runs as tables in Markdown, medians over the rounds, and what loadlab is checked against beside what was measured. A
-//! target that is missed is shown, never left out.
+//! Runs as Markdown tables, medians over the rounds, and loadlab's targets beside the measurements. A missed target
+//! is shown, never left out.
 
 use std::fmt::Write;
 
 use anyhow::Result;
 
-/// What all are compared with.
+/// The tool that all are compared with.
 pub const REFERENCE: &str = "wrk";
 
 /// One run of one tool.
@@ -36,7 +36,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A figure as people read it.
+    /// A figure in its usual notation.
     pub fn text(self, value: Option<f64>) -> String {
         let Some(value) = value else { return "–".to_owned() };
         match self {
@@ -52,7 +52,7 @@ impl Unit {
 /// Columns of a table: headings and units.
 pub type Columns<'c> = &'c [(&'c str, Unit)];
 
-/// A line for each tool of each row: medians, beside each the ratio to the `reference` if there is one.
+/// A line for each tool of each row: medians, each with the ratio to the `reference` if there is one.
 pub fn table(first: &str, columns: Columns, reference: Option<&str>, runs: &[Run]) -> String {
     let mut out = format!("| {first} | tool |");
     for (heading, _) in columns {
@@ -108,7 +108,7 @@ pub fn ratio_of(runs: &[Run], title: &str, (tool, other): (&str, &str), figure: 
     median(rounds(runs, (title, tool), figure).filter_map(|(round, v)| Some(v / of(round)?)).collect())
 }
 
-/// How far a figure may go.
+/// A figure's limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// Not below.
@@ -117,7 +117,7 @@ pub enum Bound {
     AtMost(f64),
 }
 
-/// What is to be reached.
+/// A target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Of this tool …
@@ -130,23 +130,23 @@ pub struct Target {
     pub bound: Bound,
 }
 
-/// A target beside what was measured.
+/// A target with its measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Of which row.
     pub title: String,
     /// What is compared.
     pub what: String,
-    /// What is to be reached.
+    /// The target.
     pub target: String,
-    /// What was; nothing if it was not measured.
+    /// The measurement; `None` if it was not measured.
     pub measured: Option<String>,
-    /// Whether that will do.
+    /// Whether the target is met.
     pub reached: bool,
 }
 
 impl Check {
-    /// Of a value and a bound, which `text` writes; `of` says what the bound is a multiple of.
+    /// From a value and a bound, which `text` formats; `of` names what the bound is a multiple of.
     pub fn new(
         (title, what): (&str, String),
         value: Option<f64>,
@@ -161,7 +161,7 @@ impl Check {
         Check { title: title.to_owned(), what, target, measured: value.map(text), reached }
     }
 
-    /// Of a row's target.
+    /// For a row's target.
     pub fn of(target: &Target, title: &str, columns: Columns, runs: &[Run]) -> Check {
         let (heading, unit) = columns[target.figure];
         let what = (title, format!("{}, {heading}", target.of));
@@ -189,7 +189,7 @@ pub fn checks_table(checks: &[Check]) -> String {
     out
 }
 
-/// The one in the middle, or the mean of the two there.
+/// The middle one, or the mean of the middle two.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -200,7 +200,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// A whole number as people read it.
+/// A whole number with thousands separators.
 pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! The generators: how each is asked for one thread and a row, and the little that is taken from what it prints. What
-//! it did is counted by the server, what it used by the kernel.
+//! The generators: how each is told to use one thread and run a row, and the little that is taken from its output.
+//! The server counts its work, the kernel its resources.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -16,15 +16,15 @@ use crate::command::{captured, find, path_with, program, shown};
 use crate::packages::install_packages;
 use crate::root::target;
 
-/// A load generator. In its texts, words in braces stand for what [`Order::filled`] puts there.
+/// A load generator. In its texts, words in braces are placeholders that [`Order::filled`] replaces.
 pub struct Tool {
     /// Its name.
     pub name: &'static str,
-    /// The command that gets it; nothing where it is built here.
+    /// The command that installs it; empty if it is built here.
     pub get: &'static str,
     /// Its command, with `{how}` for what a row adds.
     command: &'static str,
-    /// What each kind of row that it can do adds.
+    /// The options for each kind of row that it supports.
     pub asks: &'static [(Ask, &'static str)],
     says: Says,
 }
@@ -35,7 +35,7 @@ enum Says {
     Json { good: &'static str, failed: &'static str, p50: &'static str, unit_ms: f64 },
     /// The median, behind this text.
     Median(&'static str),
-    /// Nothing: it has no median, or none to the microsecond without a file or a table to be read.
+    /// Nothing: it has no median, or none to the microsecond without parsing a file or a table.
     Nothing,
 }
 
@@ -48,7 +48,7 @@ const LOADLAB: Tool = Tool {
         (Ask::KeepAlive, "{bench} -c {users}"),
         (Ask::Close, "{bench} -c {users} --no-keep-alive"),
         (Ask::Post, "{bench} -c {users} --body @{dir}/body"),
-        // As the others, who look at no certificate.
+        // Like the others, which do not verify certificates.
         (Ask::Secure, "{bench} -c {users} --insecure"),
         (Ask::Handshake, "{bench} -c {users} --insecure --no-keep-alive --no-resumption"),
         (Ask::Streams, "{bench} -c {users} --http2 --streams {streams}"),
@@ -73,7 +73,7 @@ const BARE_URING: Tool = Tool {
     says: Says::Json { good: "/requests", failed: "", p50: "/p50_us", unit_ms: 1e-3 },
 };
 
-/// All of them; wrk is what the others are compared with.
+/// All of them; wrk is the reference.
 pub const TOOLS: &[Tool] = &[
     LOADLAB,
     LOADLAB_EPOLL,
@@ -83,7 +83,7 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "bare-epoll", ..BARE_URING },
     Tool {
         name: "bare-timer",
-        // Connections enough that none is waited for.
+        // Enough connections that it never waits for one.
         command: "{program} --rate {rate} -s {s} --server {server} -c 1000",
         asks: &[(Ask::Rate, "")],
         ..BARE_URING
@@ -137,7 +137,8 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "siege",
         get: "apt-get install siege",
-        // A thread for each connection; it has the one core like all others. It writes a template of its settings home.
+        // A thread for each connection; it has the one core like all others. It writes a template of its settings to
+        // HOME.
         command: "env HOME={dir} {program} -b -q -c {users} -t {s}S -R {dir}/siege.conf {url}",
         asks: &[(Ask::KeepAlive, "")],
         says: Says::Nothing,
@@ -201,7 +202,7 @@ pub struct Order<'o> {
 }
 
 impl Order<'_> {
-    /// A text with the order's values in place of the words in braces.
+    /// A text with the order's values in place of the placeholders.
     fn filled(&self, text: &str) -> String {
         let streams = if self.ask == Ask::Streams { STREAMS } else { 1 };
         let mut text = text.to_owned();
@@ -223,7 +224,7 @@ impl Order<'_> {
         text
     }
 
-    /// Writes the files that commands name; a record of loadlab's run is not written over.
+    /// Writes the files that commands name; a record of loadlab's run is not overwritten.
     fn write_files(&self) -> Result<()> {
         let _ = fs::remove_dir_all(self.dir.join("record"));
         let body = "y".repeat(1024);
@@ -234,7 +235,7 @@ impl Order<'_> {
         for (name, text) in [
             ("body", body.as_str()),
             ("people.csv", &people),
-            // Without a function of its own the script is run once, and the request made once.
+            // Without a function of its own the script runs once, and the request is built once.
             ("wrk.lua", &format!("wrk.method = \"POST\"\nwrk.body = \"{body}\"\n")),
             (
                 "siege.conf",
@@ -267,7 +268,7 @@ impl Tool {
 
     /// Whether it is installed, or built here.
     pub fn is_here(&self) -> bool {
-        // Ours are built before they are looked for; another revision is there where it was asked for.
+        // Ours are built before this check; another revision exists if it was requested.
         self.get.is_empty() && self.program() != BEFORE
             || env::split_paths(&path()).any(|dir| dir.join(self.program()).is_file())
     }
@@ -288,7 +289,7 @@ impl Tool {
         Ok(command)
     }
 
-    /// The median it states, in milliseconds; of our own, that no request failed and how many they count.
+    /// The median it reports, in milliseconds; for our own, also that no request failed and how many they count.
     ///
     /// # Errors
     /// Its output does not have it, or requests of ours failed.
@@ -298,7 +299,7 @@ impl Tool {
             Says::Median(label) => Ok((Some(duration_ms(text, label)?), None)),
             Says::Json { good, failed, p50, unit_ms } => {
                 let json: Value = serde_json::from_str(text)?;
-                // A plan's document has its trials in it.
+                // A plan's document contains its trials.
                 let json = json.pointer("/trials/0/summary").unwrap_or(&json);
                 let number =
                     |at: &str| json.pointer(at).and_then(Value::as_f64).with_context(|| format!("no {at}"));
@@ -327,17 +328,17 @@ fn duration_ms(text: &str, label: &str) -> Result<f64> {
 /// The file name of loadlab's other revision, below [`fetched`].
 const BEFORE: &str = "loadlab-before";
 
-/// Where programs are that were fetched, and the other revision of loadlab while it is compared.
+/// Where downloaded programs are, and the other revision of loadlab while it is compared.
 fn fetched() -> PathBuf {
     target().join("xtask/tools/bin")
 }
 
-/// Our own programs, those that were fetched, and all others.
+/// Our own programs, downloaded ones, and all others.
 fn path() -> OsString {
     path_with(&[target().join("release"), fetched()]).unwrap_or_default()
 }
 
-/// Takes a program for the other revision of loadlab; without one there is none.
+/// Uses a program as the other revision of loadlab; without one there is none.
 ///
 /// # Errors
 /// It cannot be copied.
@@ -351,8 +352,8 @@ pub fn take_before(given: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Installs those that are not here: Debian's packages, and others into a folder of this program where what makes them is
-/// here.
+/// Installs missing ones: Debian's packages, and others into this program's folder if their build tools are
+/// installed.
 ///
 /// # Errors
 /// A command fails.
@@ -371,7 +372,7 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// The versions of those that ran and of nginx: Debian's, or by their own account.
+/// The versions of those that ran and of nginx: Debian's, or self-reported.
 pub fn versions(tools: &[&Tool]) -> String {
     let line = |command: &mut Command| {
         let ran = captured(command.env("PATH", path()), Duration::from_secs(10));
@@ -381,7 +382,7 @@ pub fn versions(tools: &[&Tool]) -> String {
     debian.args(["--show", "--showformat", "${Package} ${Version} · ", "nginx"]);
     debian.args(tools.iter().filter_map(|t| t.package()));
     let mut all = line(&mut debian);
-    // loadlab's is that of the bare loops as well.
+    // loadlab's also applies to the bare loops.
     for (name, argument) in
         [("loadlab", "--version"), ("oha", "--version"), ("k6", "version"), ("vegeta", "-version")]
     {
@@ -434,7 +435,7 @@ mod tests {
         assert!(words("h2load", Ask::Close).is_err());
         let plan = fs::read_to_string(dir.path().join("journey.yaml")).unwrap();
         assert!(plan.contains("users: 200\n") && plan.contains("/128/login?user=${people.user}\""), "{plan}");
-        // What one tool's text names, all of them have.
+        // Names used in one tool's text are available to all of them.
         for tool in TOOLS {
             for (ask, _) in tool.asks {
                 let words = words(tool.name, *ask).unwrap();

@@ -1,6 +1,6 @@
-//! A container engine for planted systems that are Compose projects: `dockerd`, started here in a folder of its own and
-//! without any rule of the firewall, and an image made of two servers. Nothing is fetched from anywhere. Where it cannot be
-//! had, its systems are not checked, which is said, and never counted as right.
+//! A container engine for planted systems that are Compose projects: `dockerd`, started here in a temporary folder
+//! and without any firewall rules, and an image made of two servers. Nothing is downloaded. If it is not available,
+//! its systems are not checked, which is reported and never counted as right.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use super::servers::static_servers;
 use crate::command::{captured, find, program, soon};
 
-/// What the image is called in Compose files.
+/// The image's name in Compose files.
 const IMAGE: &str = "planted-tiers";
-/// A command to the engine takes no longer, nor does its start.
+/// The longest a command to the engine, or its start, takes.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A running engine. Dropping it ends it, with all its containers.
@@ -78,7 +78,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // What a run that failed left behind would outlive the engine. What does not go is no matter here.
+        // Leftovers of a failed run would outlive the engine. Failures to remove them do not matter here.
         let left = self.docker(&["ps", "--all", "--quiet"]).unwrap_or_default();
         for id in left.lines() {
             let _ = self.docker(&["rm", "--force", id]);

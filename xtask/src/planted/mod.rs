@@ -1,6 +1,6 @@
-//! Planted systems: small systems of one to four tiers in five languages, each with one known weakness. `loadlab run` has
-//! to name it – component and kind – in the first place. It is the measure of how far `bottleneck` can be trusted, so the
-//! expectations describe what is planted and never what loadlab happens to say.
+//! Planted systems: small systems of one to four tiers in five languages, each with one known weakness. `loadlab run`
+//! has to name it – component and kind – as the first suspect. This measures how far `bottleneck` can be trusted, so
+//! the expectations describe what is planted and never what loadlab happens to report.
 
 mod engine;
 mod servers;
@@ -45,7 +45,7 @@ fn known(name: &str) -> Result<&'static System, String> {
     SYSTEMS.iter().find(|s| s.name == name).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// Runs them and prints a table for each sweep. Single systems must all be right, a whole sweep nearly.
+/// Runs them and prints a table for each sweep. Single systems must all be right, a whole sweep nearly all.
 ///
 /// # Errors
 /// Something is missing or does not build, too many answers are wrong, or an innocent component is named.
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// All of them several times, as a step of `cargo xtask long`.
 ///
 /// # Errors
-/// As of [`run`].
+/// As for [`run`].
 pub fn long() -> Outcome {
     sweeps(&SYSTEMS.iter().collect::<Vec<_>>(), SWEEPS, MOST_WRONG, None)
 }
@@ -71,7 +71,7 @@ pub fn long() -> Outcome {
 /// A few of them once, as a step of `cargo xtask test`: all must be right.
 ///
 /// # Errors
-/// As of [`run`].
+/// As for [`run`].
 pub fn quick() -> Outcome {
     sweeps(&SYSTEMS.iter().filter(|s| s.is_quick).collect::<Vec<_>>(), 1, 0, None)
 }
@@ -89,7 +89,7 @@ fn sweeps(systems: &[&System], number: u32, most_wrong: usize, binary: Option<&s
         let tally = sweep(systems, &tools)?;
         say(&format!("{} of {} right", tally.right, tally.all));
         has_failed |= tally.wrong.len() > most_wrong;
-        // Of single systems each was asked for.
+        // Single systems were requested explicitly.
         has_failed |= most_wrong == 0 && !tally.not_checked.is_empty();
         not_checked = tally.not_checked;
         blamed += tally.blamed;

@@ -1,5 +1,5 @@
-//! The servers of planted systems, built as their languages build them, with nothing but standard libraries: C, Go, Rust.
-//! Node and Python run as they are. Which program is missing is an error: a system is never left out.
+//! The servers of planted systems, built with their languages' own tools and only standard libraries: C, Go, Rust.
+//! Node and Python need no build. A missing program is an error: a system is never skipped.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ pub fn sources() -> PathBuf {
     root().join("xtask/planted")
 }
 
-/// Where everything is that is built or recorded.
+/// Where built programs and records go.
 pub fn out() -> PathBuf {
     target().join("xtask/planted")
 }
 
-/// Builds all of them. Returns the search path for programs that finds them.
+/// Builds all of them. Returns a search path that finds them.
 ///
 /// # Errors
 /// A program is missing, or one does not build.
@@ -41,7 +41,7 @@ pub fn build() -> Result<OsString> {
     Ok(env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?)
 }
 
-/// Servers that need no other file, for an image of nothing else.
+/// Servers that need no other file, for an image that contains nothing else.
 ///
 /// # Errors
 /// One does not build.
@@ -55,7 +55,7 @@ pub fn static_servers(to: &Path) -> Result<()> {
 fn run(compiler: &str, options: &[&str], from: &Path, to: &Path) -> Result<()> {
     ensure!(find(compiler).is_some(), "{compiler} is not installed");
     let mut command = program(compiler);
-    // Nothing is fetched: neither a toolchain nor a module.
+    // Nothing is downloaded: neither a toolchain nor a module.
     command.env("GOTOOLCHAIN", "local").env("GOPROXY", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
     command.args(options).arg("-o").arg(to).arg(from);
     captured(&mut command, crate::command::LONGEST)?.ok(&format!("{compiler} {}", from.display()))?;
@@ -65,7 +65,7 @@ fn run(compiler: &str, options: &[&str], from: &Path, to: &Path) -> Result<()> {
 /// The release build of loadlab, or another one.
 ///
 /// # Errors
-/// It is not there, or does not build.
+/// It does not exist, or does not build.
 pub fn loadlab(other: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = other {
         return file.canonicalize().with_context(|| file.display().to_string());

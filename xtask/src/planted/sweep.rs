@@ -1,4 +1,4 @@
-//! One run of each system, and what came of it beside what is planted there.
+//! One run of each system, and its answer compared with what is planted there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,10 +13,10 @@ use super::servers::{out, sources};
 use super::systems::System;
 use crate::command::{captured, program, say};
 
-/// A run takes seconds; one that takes longer hangs.
+/// A run takes seconds; a longer one hangs.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// What loadlab says holds a system back.
+/// loadlab's answer about what holds a system back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     component: Option<String>,
@@ -28,15 +28,15 @@ pub struct Answer {
 /// Whether an answer is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Component and kind are.
+    /// Component and kind are right.
     Right,
-    /// One of them is not.
+    /// One of them is wrong.
     Wrong,
-    /// A component is named that holds nobody back.
+    /// It names a component that holds nothing back.
     BlamesInnocent,
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Default)]
 pub struct Tally {
     /// Systems that ran.
@@ -57,7 +57,7 @@ pub struct Tools<'a> {
     pub loadlab: &'a Path,
     /// The search path that has the servers.
     pub path: &'a OsStr,
-    /// The container engine, or why there is none; nothing where no system needs one.
+    /// The container engine, or why there is none; `None` if no system needs one.
     pub engine: Option<&'a Result<Engine, String>>,
 }
 
@@ -75,11 +75,11 @@ impl Tools<'_> {
     }
 }
 
-/// Runs each system once, one after the other, and prints a table. `others` are the cores that neither the system nor
-/// loadlab used.
+/// Runs each system once, one after the other, and prints a table. `others` are the cores used by neither the system
+/// nor loadlab.
 ///
 /// # Errors
-/// A record cannot be made or read. That a run fails is a wrong answer.
+/// A record cannot be made or read. A failing run is a wrong answer.
 pub fn sweep(systems: &[&System], tools: &Tools<'_>) -> Result<Tally> {
     let mut tally = Tally::default();
     say(&format!(
@@ -128,7 +128,7 @@ fn pair(component: Option<&str>, kind: &str) -> String {
     format!("{} {kind}", component.unwrap_or("–"))
 }
 
-/// What `loadlab run` says of a system; why it says nothing, if it does not.
+/// What `loadlab run` reports for a system, or why it reports nothing.
 fn ask(system: &System, tools: &Tools<'_>) -> Result<Result<Answer, String>> {
     let runs = out().join("runs");
     let record = runs.join(system.name);
@@ -143,7 +143,7 @@ fn ask(system: &System, tools: &Tools<'_>) -> Result<Result<Answer, String>> {
         command.env("DOCKER_HOST", engine.host());
     }
     let ran = captured(&mut command, LONGEST)?;
-    // 4: the generator was too slow, which is what is planted, or that of a busy machine. The answer says so.
+    // 4: the generator was too slow, which is either planted or due to a busy machine. The answer shows which.
     if !matches!(ran.status.code(), Some(0 | 4)) {
         return Ok(Err(format!("{}\n{}{}", ran.status, ran.stdout, ran.stderr)));
     }
@@ -158,7 +158,8 @@ fn ask(system: &System, tools: &Tools<'_>) -> Result<Result<Answer, String>> {
     Ok(Ok(answer))
 }
 
-/// Cores that others used meanwhile, neither the system nor loadlab: where they used most, an answer says little.
+/// Cores that other programs used meanwhile, neither the system nor loadlab: if they used most, an answer means
+/// little.
 fn by_others(summary: &Value, samples: &str) -> Option<f64> {
     let host = samples
         .lines()

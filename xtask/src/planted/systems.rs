@@ -1,20 +1,20 @@
 //! What is planted where: the truth that answers are compared with. The systems themselves are plans in
-//! `xtask/planted/systems`; a row here without a plan, or a plan without a row, fails.
+//! `xtask/planted/systems`; a row here without a plan, or a plan without a row, is an error.
 
 /// A system with one known weakness.
 #[derive(Debug)]
 pub struct System {
     /// Its plan's file name, without `.yaml`.
     pub name: &'static str,
-    /// The component that the bottleneck is in, a link (`web→store`), `loadlab` or `host`; `None` where there is none.
+    /// The component that the bottleneck is in, a link (`web→store`), `loadlab` or `host`; `None` if there is none.
     pub component: Option<&'static str>,
-    /// Its kind. Several where more than one describes the same weakness.
+    /// Its kind; several if more than one describes the same weakness.
     pub kinds: &'static [&'static str],
-    /// Components that are busy, or have many connections, and hold nobody back.
+    /// Components that are busy, or have many connections, but hold nothing back.
     pub innocents: &'static [&'static str],
-    /// It is checked with every change: what it shows depends neither on the machine's speed nor on what else it does.
+    /// It is checked with every change: its result depends neither on the machine's speed nor on other work there.
     pub is_quick: bool,
-    /// It is a Compose project, and takes a container engine.
+    /// It is a Compose project, and needs a container engine.
     pub is_compose: bool,
 }
 
@@ -66,7 +66,7 @@ pub const SYSTEMS: &[System] = &[
     planted("link-delay", "web→store", LINK).quick(),
     planted("link-bandwidth", "web→store", LINK),
     planted("link-loss", "web→store", LINK),
-    // One query after the other, each of which takes its time: either word is right.
+    // One query after the other, each slow: either word is right.
     planted("names", "dns", &["limited_concurrency", "latency"]),
     planted("uneven-balance", "api2", CPU_LIMIT),
     planted("hot-shard", "shard3", FEW),

@@ -1,4 +1,4 @@
-//! The answer as it stands in the summary: the first suspect, what speaks for it, and how sure that is.
+//! The answer as shown in the summary: the first suspect, the evidence for it, and how sure it is.
 
 use loadlab_record::bottleneck::{Bottleneck, Confidence, Kind};
 use loadlab_record::evidence::Pair;
@@ -8,18 +8,18 @@ use super::flow::{FEWEST_READINGS, Flow, NOT_READ, Site, not_seen};
 use super::located::{is_range, site};
 use super::{Suspect, TrialData, suspects_in};
 
-/// What a trial's record says of its bottleneck.
+/// What a trial's record shows about its bottleneck.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
-    /// All suspects, the first to be believed first.
+    /// All suspects, the most credible first.
     pub suspects: Vec<Suspect>,
-    /// The answer; `None` where nothing was asked of the system.
+    /// The answer; `None` if nothing was asked of the system.
     pub bottleneck: Option<Bottleneck>,
     /// Connections between components, as means over the load.
     pub pairs: Vec<Pair>,
 }
 
-/// Looks for what held a trial back.
+/// Finds what held a trial back.
 pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     let flow = Flow::of(trial);
     let suspects = suspects_in(trial, flow.as_ref());
@@ -39,15 +39,16 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
 }
 
-/// The answer of a trial in which somebody looked beside the load, or tried to: components were watched, or it is known
-/// why one could not be. Of a load alone it would say what the figures say already.
+/// The answer of a trial whose system was watched, or was meant to be: components were watched, or it is known why
+/// one could not be. For a load alone it would only repeat the figures.
 pub fn answer_of_watched(summary: &Summary) -> Option<&Bottleneck> {
     let answer = summary.bottleneck.as_ref()?;
     let is_watched = !summary.components.is_empty() || answer.not_seen.iter().any(|text| text != NOT_READ);
     is_watched.then_some(answer)
 }
 
-/// What threads of others wait for has no say. Connections that could not be seen have, whosesoever they are.
+/// Whether this gap concerns the answer. Threads of other components do not. Connections that could not be seen do,
+/// whoever they belong to.
 fn concerns(trial: &TrialData<'_>, text: &str, who: Option<&str>) -> bool {
     let is_about =
         |name: &str| text.contains(&format!(" of {name} ")) || text.contains(&format!(" of {name}:"));
@@ -60,7 +61,7 @@ fn concerns(trial: &TrialData<'_>, text: &str, who: Option<&str>) -> bool {
 fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Confidence {
     let is_located = flow.is_some_and(|f| f.socket_readings >= FEWEST_READINGS) && !first.evidence.is_empty();
     let is_measured = match first.kind {
-        // The kernel's own counters say so.
+        // The kernel's own counters show it.
         Kind::Generator
         | Kind::Died
         | Kind::CpuLimit
@@ -74,7 +75,7 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
     };
     if !is_measured && is_located {
         match flow.and_then(|flow| site(trial, flow)) {
-            // It is known to be one of them.
+            // It is certainly one of them.
             Some(Site::Among(_)) if first.who.is_none() => return Confidence::Low,
             Some(Site::At(place)) if is_range(&place, trial.summary.concurrency_mean) => {
                 return Confidence::Medium;

@@ -1,5 +1,5 @@
-//! What holds requests back in a place none of whose resources is at its end: a link, a pool, a disk, acknowledgements, a
-//! few at a time, or time that passes.
+//! What holds requests back in a place none of whose resources is saturated: a link, a pool, a disk,
+//! acknowledgements, limited concurrency, or time that passes.
 
 use loadlab_record::evidence::Pair;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
@@ -9,16 +9,16 @@ use super::{Kind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
 
 /// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.
 const FULL_POOL: f64 = 0.8;
-/// Who asks has more requests than its pool has connections: at most this share of them can go on.
+/// The asker has more requests than its pool has connections: at most this share of them can proceed.
 const LEAVES_SOME: f64 = 0.9;
-/// So many of a component's threads were in disk calls, in the mean: one, most of the time.
+/// This many of a component's threads were in disk calls, on average: one, most of the time.
 const DISK_THREADS: f64 = 0.5;
-/// So few of those that wait are worked on.
+/// At most this share of those waiting is worked on.
 const FEW_SHARE: f64 = 0.5;
-/// Below a millisecond the scheduler's own turns are of the size of what is measured.
+/// Below a millisecond scheduling delays are as large as what is measured.
 const SHORTEST_MS: f64 = 0.5;
 
-/// So many threads run at a time where it is always one, and now and then another.
+/// The number of running threads when it is always one, and now and then another.
 const ALWAYS_ONE: std::ops::RangeInclusive<f64> = 0.75..=1.6;
 
 type Cause = fn(&TrialData<'_>, &Flow, &Place) -> Option<String>;
@@ -37,7 +37,7 @@ const CAUSES: [(Kind, Cause); 10] = [
     (Kind::Latency, inside),
 ];
 
-/// What holds requests back there; nothing does where they are answered as they come.
+/// What holds requests back there; nothing if they are answered as they arrive.
 pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect> {
     if keeps_up(trial) {
         return None;
@@ -54,7 +54,7 @@ pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Sus
     })
 }
 
-/// How many requests of all in flight wait there.
+/// How many of the requests in flight wait there.
 fn wait_there(trial: &TrialData<'_>, top: &Place) -> String {
     let all = format_count(trial.summary.concurrency_mean.round());
     format!("{}: {} of {all} requests in flight wait there", top.name, short(top.requests))
@@ -86,7 +86,7 @@ fn disk(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     ))
 }
 
-/// In a load too short for CPU times a thread that was running at nearly every reading says who computes.
+/// In a load too short for CPU times, a thread that was running at nearly every reading shows computation.
 fn computing(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     let load = during(trial);
     let threads = flow.threads.get(&top.name).map(|t| &t.means)?;
@@ -100,7 +100,7 @@ fn computing(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> 
     })
 }
 
-/// Who takes what came at once is slow; who leaves it lying takes few at a time.
+/// A component that reads its input at once is slow; one that leaves it unread takes few requests at a time.
 fn unread(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     let unread: f64 = flow.pairs.iter().filter(|p| p.to == top.name).map(|p| p.unread).sum();
     let is_most = unread >= 2.0 && unread >= MOST_SHARE * top.requests;
@@ -110,7 +110,7 @@ fn unread(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     })
 }
 
-/// Beside other ways through the system the fastest response says nothing of this one: its threads do.
+/// When there are other ways through the system, the fastest response says nothing about this one: its threads do.
 fn lock(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     let threads = flow.threads.get(&top.name).map(|t| &t.means)?;
     let is_most = threads.lock >= 2.0 && threads.lock >= MOST_SHARE * top.requests;
@@ -129,7 +129,7 @@ fn inside(trial: &TrialData<'_>, _: &Flow, top: &Place) -> Option<String> {
     ))
 }
 
-/// Most of what waits there is written and not sent: the kernel waits for an acknowledgement.
+/// Most of what waits there is written but not sent: the kernel waits for an acknowledgement.
 fn acknowledgements(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     // Over a slow link written bytes wait for other reasons.
     let is_near = |p: &&Pair| p.rtt_ms.is_none_or(|rtt| rtt < SHORTEST_LINK_MS);
@@ -147,7 +147,7 @@ fn acknowledgements(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Strin
     })
 }
 
-/// The open load was answered as it came, and hardly slower than at its fastest.
+/// The open load was answered as it arrived, and hardly more slowly than at its fastest.
 pub fn keeps_up(trial: &TrialData<'_>) -> bool {
     let s = trial.summary;
     let is_answered =
@@ -160,25 +160,25 @@ pub fn keeps_up(trial: &TrialData<'_>) -> bool {
 /// The connections of a component that are all busy while requests wait for one of them.
 pub fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
     let full = |pair: &&Pair| {
-        // Who makes a connection for each request has no pool.
+        // A component that opens a connection for each request has no pool.
         if is_per_request(pair, flow.rate_per_s) {
             return false;
         }
-        // The mean of open connections has the seconds of their making in it.
+        // The mean of open connections includes the seconds in which they were opened.
         let is_full = pair.open >= 0.9 && waiting(pair) >= FULL_POOL * pair.open;
         is_full && pair.open <= LEAVES_SOME * top.entered && pair.from != GENERATOR
     };
     flow.asked_by(&top.name).filter(full).max_by(|a, b| a.open.total_cmp(&b.open))
 }
 
-/// Over a Unix socket it may not be known which connections are busy. If as many requests are let through at a time as
+/// Over a Unix socket it may be unknown which connections are busy. If as many requests are let through at a time as
 /// there are connections, all of them are.
 fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     let at_a_time = trial.summary.rate_per_s.ok * trial.summary.response_ms.min? / 1e3;
     let fits = |pair: &&Pair| {
         let may_be_full = pair.is_unix && most(pair) >= FULL_POOL * pair.open;
         let is_hidden = may_be_full && !is_per_request(pair, flow.rate_per_s);
-        // The fastest request has other parts, too: so more than there are may seem to be in use.
+        // The fastest request has other parts, too, so more connections than exist may seem to be in use.
         let is_all = (0.75 * pair.open..=1.6 * pair.open).contains(&at_a_time);
         is_hidden && is_all && pair.open >= 0.9 && pair.open <= LEAVES_SOME * top.entered
     };
@@ -214,7 +214,7 @@ pub fn few_at_a_time(trial: &TrialData<'_>, _: &Flow, top: &Place) -> Option<Str
     ))
 }
 
-/// A relay that loadlab put in front of a component is no component, but the link that it makes slow.
+/// A relay that loadlab put in front of a component is not a component, but represents the link it slows down.
 pub fn link_of_relay(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Place> {
     let component = relayed(trial, &top.name)?;
     let to_relay = flow.pairs.iter().filter(|p| p.to == top.name);
@@ -222,14 +222,14 @@ pub fn link_of_relay(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<
     Some(Place { name: format!("{from}→{component}"), is_link: true, ..top.clone() })
 }
 
-/// The component that a relay stands in front of.
+/// The component behind a relay.
 pub fn relayed<'a>(trial: &'a TrialData<'_>, name: &str) -> Option<&'a str> {
     let component = name.strip_suffix("-relay")?;
     let (name, _) = trial.summary.components.get_key_value(component)?;
     made_of(trial, name).map(|_| name.as_str())
 }
 
-/// What loadlab made of a component's link: its delay, bandwidth and losses; `None` if it left it as it was.
+/// How loadlab changed a component's link: its delay, bandwidth and losses; `None` if it left it as it was.
 fn made_of(trial: &TrialData<'_>, component: &str) -> Option<String> {
     let limits = &trial.summary.components.get(component)?.limits;
     let delay = limits.delay_ns.map(|ns| format!("a delay of {}", format_duration_ns(ns as f64)));

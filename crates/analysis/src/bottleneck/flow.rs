@@ -1,9 +1,9 @@
 //! Where requests are: connections and threads, averaged over the load, and how many requests wait in each place.
 //!
-//! By Little's law the mean number of busy connections to a component is the mean number of requests that are in it or
-//! behind it. What goes on from there to others is theirs; the rest is inside. A wait on a connection whose bytes are
-//! under way for most of the time is the link's. Only what comes from the load is followed: a consumer that waits for
-//! its broker is idle.
+//! By Little's law the mean number of busy connections to a component is the mean number of requests that are in it
+//! or behind it. What it passes on to others is theirs; the rest is inside. A wait on a connection whose bytes are in
+//! transit most of the time belongs to the link. Only what originates from the load is followed: a consumer that
+//! waits for its broker is idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,50 +15,50 @@ use crate::counter::During;
 
 /// The generator's name in pairs.
 pub const GENERATOR: &str = "loadlab";
-/// With fewer readings of sockets than this a mean says little.
+/// With fewer readings of sockets than this a mean is unreliable.
 pub const FEWEST_READINGS: u32 = 15;
 /// Above this share of ties the kernel's clock is too coarse, and packets decide.
 const TIES_SHARE: f64 = 0.1;
-/// So many exchanges make a mean.
+/// This many exchanges make a mean.
 const FEWEST_TIMED: u64 = 20;
-/// Where this share of connections carries its first request, no other one follows.
+/// If this share of connections carries its first request, no other one follows.
 const FIRST_REQUEST_SHARE: f64 = 0.7;
-/// A lost segment is sent again after this long, at the least: the kernel's shortest timeout.
+/// A lost segment is retransmitted after this long, at least: the kernel's shortest timeout.
 const RETRANSMIT_S: f64 = 0.2;
-/// Where a pair's connections are made at this share of the rate of requests or above, each is made for one.
+/// If a pair's connections are opened at this share of the rate of requests or above, each serves one request.
 const PER_REQUEST_SHARE: f64 = 0.5;
-/// What is not known of a pair matters from this share of the requests in flight on.
+/// From this share of the requests in flight on, unknowns of a pair matter.
 const UNSURE_SHARE: f64 = 0.1;
-/// Of so many pairs of which much is not known all that may be so is tried out.
+/// For up to this many pairs with many unknowns, all possibilities are tried.
 const MOST_UNSURE: usize = 4;
-/// A round trip below this is no link's, but the machine's.
+/// A shorter round trip stays within the machine and is not a link's.
 pub const SHORTEST_LINK_MS: f64 = 0.5;
 
 /// What was seen of a trial's connections and threads, as means over its load.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
-    /// Connections by who asks whom.
+    /// Connections by pair of components.
     pub pairs: Vec<Pair>,
     /// Threads by component.
     pub threads: BTreeMap<String, ThreadMeans>,
     /// Listeners, with what they dropped during the load.
     pub listeners: Vec<Listener>,
-    /// Local ports of those who use many, of each line of the load.
+    /// Local ports of components that use many, from each line of the load.
     pub ports: Vec<PortLine>,
     /// How many lines the load has.
     pub lines: usize,
-    /// Connections of which too much is not known, a sentence each.
+    /// Connections with too many unknowns, a sentence each.
     pub unseen: Vec<String>,
     /// How often sockets were read.
     pub socket_readings: u32,
-    /// Requests that the load had answered, a second.
+    /// Requests that the load had answered, per second.
     pub rate_per_s: f64,
 }
 
 /// Threads of a component over the load.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadMeans {
-    /// Means of the figures of each line.
+    /// Means of the figures of all lines.
     pub means: Threads,
     /// Share of the lines in which the same thread was the busiest.
     pub same_busiest: f64,
@@ -73,16 +73,16 @@ pub struct PortLine {
     pub ports: Ports,
 }
 
-/// Where requests wait.
+/// A place where requests wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// Whose: a component, or a link `from→to`.
+    /// Its owner: a component, or a link `from→to`.
     pub name: String,
     /// It is a link.
     pub is_link: bool,
-    /// Requests, mean over the load: the least there can be.
+    /// Requests, mean over the load: the minimum.
     pub requests: f64,
-    /// The most there can be, as far as it is not known who waits on Unix sockets.
+    /// The maximum, given that it may be unknown who waits on Unix sockets.
     pub most: f64,
     /// Requests that are there or behind it; the same for a link.
     pub entered: f64,
@@ -93,12 +93,12 @@ pub struct Place {
 pub enum Site {
     /// There.
     At(Place),
-    /// In one of these, the one that asks first: which, is not known.
+    /// In one of these, callers first; which one is unknown.
     Among(Vec<Place>),
 }
 
 impl Flow {
-    /// Averages the lines of the load; `None` where nobody looked.
+    /// Averages the lines of the load; `None` if there is no evidence.
     pub fn of(trial: &TrialData<'_>) -> Option<Flow> {
         let load = during(trial);
         let lines: Vec<&Evidence> = trial.evidence.iter().filter(|e| is_inside(e, load)).collect();
@@ -122,7 +122,7 @@ impl Flow {
         Some(flow)
     }
 
-    /// Connections over a Unix socket that are made as often as requests come are busy as long as they stand.
+    /// Connections over a Unix socket that are opened as often as requests arrive are busy as long as they exist.
     fn settle_by_turnover(&mut self) {
         let rate_per_s = self.rate_per_s;
         for pair in self.pairs.iter_mut().filter(|p| p.is_unix && is_per_request(p, rate_per_s)) {
@@ -130,7 +130,7 @@ impl Flow {
         }
     }
 
-    /// Pairs over Unix sockets of which so much is not known that it matters who holds the requests; the worst first.
+    /// Pairs over Unix sockets with so many unknowns that they affect who holds the requests; the worst first.
     fn unsure(&self, in_flight: f64) -> Vec<usize> {
         let entered = self.entered(in_flight, &most);
         // What the load itself waits for is known.
@@ -145,7 +145,7 @@ impl Flow {
         found
     }
 
-    /// Where at least this share of the requests is, whatever is not known. `None` if they are nowhere in particular.
+    /// Where at least this share of the requests is, whatever the unknowns. `None` if they are nowhere in particular.
     pub fn site(&self, in_flight: f64, rate_per_s: f64, share: f64) -> Option<Site> {
         let has_most = |requests: f64| requests > 0.0 && requests >= share * in_flight;
         let unsure = self.unsure(in_flight);
@@ -153,7 +153,7 @@ impl Flow {
         if unsure.is_empty() {
             return places.into_iter().next().filter(|top| has_most(top.requests)).map(Site::At);
         }
-        // All that may be so: on each of these pairs nobody waits of those that are not known, or everybody.
+        // All possibilities: on each of these pairs none of the unknown connections waits, or all do.
         let mut ranges: BTreeMap<(String, bool), Place> = BTreeMap::new();
         for case in 0..1u32 << unsure.len() {
             let level = |pair: &Pair| {
@@ -179,7 +179,7 @@ impl Flow {
         }
     }
 
-    /// The one that asks comes before the one that is asked.
+    /// The asker comes before the one that is asked.
     fn is_before(&self, a: &Place, b: &Place) -> std::cmp::Ordering {
         self.behind(&b.name).contains(a.name.as_str()).cmp(&self.behind(&a.name).contains(b.name.as_str()))
     }
@@ -190,7 +190,7 @@ impl Flow {
         self.places_by(in_flight, rate_per_s, &waiting)
     }
 
-    /// The same if so many wait on each pair.
+    /// The same, given how many wait on each pair.
     fn places_by(&self, in_flight: f64, rate_per_s: f64, level: &dyn Fn(&Pair) -> f64) -> Vec<Place> {
         let entered = self.entered(in_flight, level);
         let mut places: Vec<Place> = Vec::new();
@@ -218,10 +218,10 @@ impl Flow {
         places
     }
 
-    /// How many requests entered each component, those that went on from it included.
+    /// How many requests entered each component, including those it passed on.
     fn entered(&self, in_flight: f64, level: &dyn Fn(&Pair) -> f64) -> BTreeMap<&str, f64> {
         let mut entered: BTreeMap<&str, f64> = [(GENERATOR, in_flight)].into();
-        // Each round follows the requests one component further; circles end with the rounds.
+        // Each round follows the requests one component further; the number of rounds bounds cycles.
         for _ in 0..self.pairs.len() {
             let mut next: BTreeMap<&str, f64> = [(GENERATOR, in_flight)].into();
             for (pair, waiting) in self.shares(&entered, level) {
@@ -235,8 +235,8 @@ impl Flow {
         entered
     }
 
-    /// What waits on each pair: no more, in all, than entered the one who asks. Of the load itself the number is known,
-    /// and only its parts are read from connections.
+    /// How many wait on each pair: in total no more than entered the asker. For the load itself the total is known,
+    /// and connections only show how it divides.
     fn shares<'a>(
         &'a self,
         entered: &BTreeMap<&str, f64>,
@@ -244,7 +244,7 @@ impl Flow {
     ) -> Vec<(&'a Pair, f64)> {
         let share = |pair: &'a Pair| {
             let have = *entered.get(pair.from.as_str())?;
-            // The load's connections are in use, also those of which nothing is known.
+            // The load's connections are in use, including those of unknown state.
             let level = if pair.from == GENERATOR { &most } else { level };
             let sum: f64 = self.asked_by(&pair.from).map(level).sum();
             let own = level(pair);
@@ -262,7 +262,7 @@ impl Flow {
         self.pairs.iter().filter(move |p| p.from == component && p.to != component)
     }
 
-    /// The component that listens where an URL leads, if there is one alone.
+    /// The component that listens where a URL leads, if there is exactly one.
     pub fn listens_at(&self, url: &str) -> Option<&str> {
         let port = port_of(url)?.to_string();
         let at_port = |address: &str| address.rsplit(':').next() == Some(port.as_str());
@@ -272,7 +272,7 @@ impl Flow {
         names.first().filter(|_| names.len() == 1).copied()
     }
 
-    /// Everybody behind a component.
+    /// All components behind a component.
     pub fn behind<'a>(&'a self, component: &'a str) -> BTreeSet<&'a str> {
         let mut found: BTreeSet<&str> = BTreeSet::new();
         let mut next = vec![component];
@@ -288,11 +288,11 @@ impl Flow {
     }
 }
 
-/// Nobody looked at connections and threads, or could.
+/// Connections and threads were not read, or could not be.
 pub const NOT_READ: &str = "connections and threads: not read";
 
-/// What most lines of the load could not see: what one of them missed, the others saw. A line without readings says once
-/// what holds for all of the trial.
+/// What most lines of the load could not see; what only some of them missed, the others saw. A line without readings
+/// states once what holds for the whole trial.
 pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
     let load = during(trial);
     let (of_all, lines): (Vec<_>, Vec<_>) = trial.evidence.iter().partition(|line| line.socket_readings == 0);
@@ -310,8 +310,8 @@ fn is_inside(line: &Evidence, load: During) -> bool {
     load.has(middle_s) && line.socket_readings > 0
 }
 
-/// Connections of a pair that wait for an answer. Of those over Unix and UDP sockets the least that can be: what is not
-/// known of them hides for a reason, and is no sample.
+/// Connections of a pair that wait for an answer. For Unix and UDP sockets this is the minimum: their unknown
+/// connections are hidden for a reason, so the known ones are no sample.
 pub fn waiting(pair: &Pair) -> f64 {
     if pair.is_unix || pair.is_udp {
         return pair.busy.min(pair.open);
@@ -322,19 +322,19 @@ pub fn waiting(pair: &Pair) -> f64 {
         return timed.busy_share.clamp(0.0, 1.0) * pair.open;
     }
     let known = pair.open - pair.unknown;
-    // Where most are ties, what is known is no sample of the others.
+    // If most are ties, the known ones are no sample of the others.
     if known < 0.5 * pair.open {
         return pair.busy.max(pair.unread).min(pair.open);
     }
     (pair.busy + pair.unknown * pair.busy / known.max(f64::MIN_POSITIVE)).clamp(0.0, pair.open)
 }
 
-/// The same, the most that can be. A UDP socket that stays waits for nobody.
+/// The same, but the maximum. A long-lived UDP socket does not wait.
 pub fn most(pair: &Pair) -> f64 {
     if pair.is_unix { (pair.busy + pair.unknown).min(pair.open) } else { waiting(pair) }
 }
 
-/// Each connection is made for one request.
+/// Whether each connection is made for one request.
 pub fn is_per_request(pair: &Pair, rate_per_s: f64) -> bool {
     let has_times = !pair.is_unix && !pair.is_udp;
     if has_times {
@@ -343,7 +343,7 @@ pub fn is_per_request(pair: &Pair, rate_per_s: f64) -> bool {
     pair.is_udp || rate_per_s > 0.0 && pair.made_per_s >= PER_REQUEST_SHARE * rate_per_s
 }
 
-/// What is not known of a pair, and why.
+/// What is unknown about a pair, and why.
 fn unseen(pair: &Pair) -> String {
     let to = if pair.to.is_empty() { "?" } else { &pair.to };
     format!(
@@ -352,7 +352,7 @@ fn unseen(pair: &Pair) -> String {
     )
 }
 
-/// Of those that wait on a pair, the ones whose bytes are under way.
+/// Of those that wait on a pair, the ones whose bytes are in transit.
 fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
     if pair.is_unix || pair.is_udp || waiting <= 0.0 {
         return 0.0;
@@ -361,7 +361,7 @@ fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
     let wait_ms = timed.or_else(|| (rate_per_s > 0.0).then(|| waiting / rate_per_s * 1e3));
     let rtt_ms = pair.rtt_ms.filter(|rtt| *rtt >= SHORTEST_LINK_MS);
     let delayed = rtt_ms.zip(wait_ms).map_or(0.0, |(rtt, wait)| waiting * (rtt / wait.max(rtt)));
-    // What has arrived and is not read yet is no longer under way.
+    // What has arrived and is not read yet is no longer in transit.
     let under_way = (pair.in_transit - pair.unread).max(0.0);
     delayed.max(under_way).max(pair.retransmits_per_s * RETRANSMIT_S).min(waiting)
 }
@@ -377,7 +377,7 @@ pub fn describe(pair: &Pair) -> String {
     format!("{}→{}{by}: {waiting} of {open} {what} busy{unknown}", pair.from, pair.to)
 }
 
-/// A mean number of requests or connections, as short as it can be.
+/// A mean number of requests or connections, as short as possible.
 pub fn short(value: f64) -> String {
     match value {
         v if v >= 9.95 || (v - v.round()).abs() < 0.05 => format!("{:.0}", v),
@@ -421,7 +421,7 @@ fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
     };
     let mean = |key: &Key<'_>| {
         let found = of(key);
-        // A line without the pair is one without connections.
+        // A line without the pair counts as no connections.
         let level =
             |get: fn(&Pair) -> f64| found.iter().map(|(p, n)| get(p) * n).sum::<f64>() / readings.max(1.0);
         let mut rtt = Mean::default();
@@ -522,11 +522,12 @@ fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
     by_name.into_iter().map(mean).collect()
 }
 
-/// Pairs with a name at either end where one can be known.
+/// Names both ends of pairs where possible.
 ///
-/// Connections of nobody to where the load goes are the load's: those that live for one request are gone before their
-/// owner is looked for. What nobody is known to answer, and goes elsewhere, is another program's. Who answers at an
-/// address may be known later than its first connections; a program that is not watched is called by its address.
+/// Unowned connections to where the load goes are the load's: those that live for one request are gone before their
+/// owner is searched for. Unowned ones that go elsewhere, to an unknown listener, belong to another program. The
+/// listener at an address may become known later than its first connections; a program that is not watched is called
+/// by its address.
 fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
     let facts = &trial.summary.load;
     let urls: Vec<&String> = facts.loads.values().map(|load| &load.url).chain([&facts.url]).collect();
@@ -566,7 +567,7 @@ fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
     known
 }
 
-/// Two parts of what is one pair.
+/// Merges two parts of one pair.
 fn add(pair: &mut Pair, part: &Pair) {
     pair.open += part.open;
     pair.busy += part.busy;
@@ -591,14 +592,14 @@ fn socket_of(url: &str) -> Option<&str> {
     rest.split(':').next().filter(|path| !path.is_empty())
 }
 
-/// A server may have bound its socket by a path that begins where it was started.
+/// A server may have bound its socket by a path relative to where it was started.
 fn is_same_path(path: &str, bound: &str) -> bool {
     let bound = bound.trim_start_matches("./");
     let end = path.strip_suffix(bound).filter(|_| !bound.is_empty());
     end.is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }
 
-/// The port of an URL, as written or by its scheme.
+/// The port of a URL, as written or by its scheme.
 fn port_of(url: &str) -> Option<u16> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -607,7 +608,7 @@ fn port_of(url: &str) -> Option<u16> {
     written.map_or(Some(by_scheme), |(_, port)| port.parse().ok())
 }
 
-/// What each listener dropped from the load's begin to its end.
+/// What each listener dropped from the load's start to its end.
 fn listeners(lines: &[Evidence], load: During) -> Vec<Listener> {
     let mut found: BTreeMap<(&str, &str), Listener> = BTreeMap::new();
     let mut before: BTreeMap<(&str, &str), u64> = BTreeMap::new();
@@ -621,7 +622,7 @@ fn listeners(lines: &[Evidence], load: During) -> Vec<Listener> {
             let entry =
                 found.entry(key).or_insert_with(|| Listener { drops: 0, queue_max: 0, ..listener.clone() });
             entry.queue_max = entry.queue_max.max(listener.queue_max);
-            // Without a line before the load: its first reading is, by a moment.
+            // Without a line before the load, its first reading serves, though slightly late.
             let before = *before.entry(key).or_insert(listener.drops_before);
             entry.drops = listener.drops.saturating_sub(before);
         }
@@ -669,7 +670,7 @@ mod tests {
     #[test]
     fn a_link_takes_what_its_round_trip_takes() {
         let mut link = pair("front", "store", 40.0, 39.9);
-        // 40 requests at 960/s wait 41.6 ms each, of which the link has 40.
+        // 40 requests at 960/s wait 41.6 ms each, of which the link accounts for 40.
         link.rtt_ms = Some(40.0);
         let flow = Flow { pairs: vec![pair("loadlab", "front", 40.0, 40.0), link], ..Flow::default() };
         let places = flow.places(40.0, 960.0);
@@ -681,7 +682,7 @@ mod tests {
     fn ties_are_settled_by_packets_or_not_at_all() {
         let mut pool = pair("front", "store", 20.0, 0.0);
         pool.unknown = 20.0;
-        // An idle pool to a quick store looks like this: nobody is blamed for what is not known.
+        // An idle pool to a quick store looks like this: unknowns are blamed on no component.
         assert_eq!(waiting(&pool), 0.0);
         pool.timed = Some(Timed { exchanges: 500, busy_share: 0.95, wait_ms: 1.0 });
         assert_eq!(waiting(&pool), 19.0);

@@ -1,5 +1,5 @@
-//! Where nothing is at its end: conclusions from outside. A few requests at a time, or the component that the latency is
-//! inside. They say so.
+//! When nothing is saturated: conclusions from outside. A few requests at a time, or the component that the latency
+//! is inside. They are marked as such.
 
 use loadlab_record::event::EventKind;
 use loadlab_record::sample::Sample;
@@ -8,16 +8,16 @@ use loadlab_record::units::{format_count, format_duration_ns, significant};
 use super::{Kind, Suspect, TrialData, during, seconds};
 use crate::trend::median;
 
-/// So few of those in flight are worked on that the others must wait somewhere.
+/// At most this share of those in flight is worked on, so the others must wait somewhere.
 const FEW_SHARE: f64 = 0.5;
 /// Times around a queue differ by less than this (deviation over mean); times of a slow system differ by more.
 const EVEN_SPREAD: f64 = 0.6;
 /// A component that held connections for this share of the requests in flight had them all.
 const HOLDS_SHARE: f64 = 0.6;
-/// Files a server has open for itself: standard streams, a listener, what it waits with, its log.
+/// Files a server has open for itself: standard streams, a listener, its poller, its log.
 const OWN_FILES: f64 = 8.0;
 
-/// Components that held a connection for most requests in flight, in the order of the plan; what each held.
+/// Components that held a connection for most requests in flight, in the order of the plan, with how many each held.
 fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
     let load = during(trial);
     let in_flight = trial.summary.concurrency_mean;
@@ -27,14 +27,14 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
     let held = names.into_iter().filter_map(|name| {
         let files = |inside: bool| {
             let own = trial.samples.iter().filter(|s| s.component == *name);
-            // A reading at the very start is one without connections, or nearly so.
+            // A reading at the very start has no connections, or hardly any.
             let loaded = |s: &&Sample| load.has(s.at_s) && s.at_s > load.from_s + 0.05;
             let readings = own.filter(|s| loaded(s) == inside);
             readings.filter_map(|s| s.open_files.map(|n| n as f64)).collect::<Vec<f64>>()
         };
         let loaded = median(&mut files(true))?;
-        // What it has open without a load is its own: read before it (at rest), or after it, when connections may still be
-        // about to close. Where nobody looked then, a small server's few.
+        // What it has open without a load is its own: read before the load (at rest), or after it, when connections
+        // may still be closing. Without such a reading, assume a small server's few.
         let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
         let reported =
             trial.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
@@ -46,7 +46,7 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
     held.filter(|(_, n)| *n >= HOLDS_SHARE * in_flight.max(1.0)).collect()
 }
 
-/// Where requests wait for one another though nothing is busy.
+/// Where requests queue though nothing is busy.
 pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
     let s = trial.summary;
     let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
@@ -55,7 +55,7 @@ pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
     let waits = s.concurrency_mean >= 2.0
         && at_a_time <= FEW_SHARE * s.concurrency_mean
         && fastest <= FEW_SHARE * middle;
-    // Below a millisecond the generator's own turns and the scheduler's are of that size.
+    // Below a millisecond the generator's own delays and the scheduler's are of that size.
     if !waits || deviation > EVEN_SPREAD * mean || middle < 1.0 {
         return None;
     }

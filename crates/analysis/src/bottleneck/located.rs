@@ -1,4 +1,4 @@
-//! Puts what holds requests back where they wait before what is busy elsewhere.
+//! Ranks what holds requests back where they wait ahead of what is busy elsewhere.
 
 use loadlab_record::evidence::Threads;
 use loadlab_record::units::{format_count, significant};
@@ -7,11 +7,11 @@ use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_rela
 use super::flow::{FEWEST_READINGS, Flow, Place, Site, describe, short};
 use super::{Kind, MOST_SHARE, Suspect, TrialData, during, percent, rank};
 
-/// A component with less than this share of the requests holds nobody back, however busy it is.
+/// A component with less than this share of the requests holds nothing back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
-/// One thread uses this share of a core: the rest goes to others that the kernel lets run in between.
+/// One thread uses this share of a core: the rest goes to others that the kernel runs in between.
 const FULL_THREAD: f64 = 0.85;
-/// Where this share of the requests in flight, or more, may be there or not, their number is a range.
+/// From this share of the requests in flight that may or may not be there, their number is a range.
 const RANGE_SHARE: f64 = 0.2;
 
 /// Where most requests were.
@@ -20,12 +20,12 @@ pub fn site(trial: &TrialData<'_>, flow: &Flow) -> Option<Site> {
     flow.site(in_flight, rate_per_s, MOST_SHARE).filter(|_| flow.socket_readings > 0)
 }
 
-/// How many requests are there is not known well.
+/// The number of requests there is only roughly known.
 pub fn is_range(place: &Place, in_flight: f64) -> bool {
     place.most - place.requests >= RANGE_SHARE * in_flight
 }
 
-/// Puts what holds requests back where they wait before what is busy elsewhere. `found` is sorted.
+/// Ranks what holds requests back where they wait ahead of what is busy elsewhere. `found` is sorted.
 pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
     let rules_out = |s: &Suspect| rank(s) <= 1 || s.kind == Kind::HostCpu;
@@ -40,13 +40,13 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     };
     let top = &top;
     let behind = flow.behind(&top.name);
-    // A full accept queue is what holds back those who wait to be accepted.
+    // A full accept queue is what holds back the connections waiting to be accepted.
     let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) || s.kind == Kind::AcceptQueue;
     let at_top = |s: &Suspect| is_resource(s) && s.who.as_deref() == Some(top.name.as_str());
     let beyond = |s: &Suspect| is_resource(s) && s.who.as_deref().is_some_and(|who| behind.contains(who));
     let sentence = waits_there(trial, flow, top);
     let has_pool = full_pool(flow, top).is_some();
-    // A full pool is the symptom of what is behind it, if that is at its end.
+    // A full pool is the symptom of what is behind it, if that is saturated.
     let chosen =
         found.iter().position(at_top).or_else(|| has_pool.then(|| found.iter().position(beyond)).flatten());
     if let Some(at) = chosen {
@@ -77,8 +77,8 @@ fn is_starved(flow: &Flow, top: &Place) -> bool {
     t.running >= 2.0 && starved
 }
 
-/// Inserts a suspect behind those that are worse. Who has hardly any request, however busy, holds nobody back; who
-/// `has_some` may.
+/// Inserts a suspect after the worse ones. A component with hardly any requests, however busy, holds nothing back;
+/// one that `has_some` may.
 fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) -> bool) {
     let may_be = |s: &Suspect| {
         let is_worse = match suspect.kind {
@@ -92,8 +92,8 @@ fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) ->
     found.insert(before, suspect);
 }
 
-/// The same where it is not known in which of several places most requests wait: nobody is named but one whose resource
-/// is at its end.
+/// The same if it is unknown in which of several places most requests wait: only a component with a saturated
+/// resource is named.
 fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[Place], found: &mut Vec<Suspect>) {
     let in_flight = trial.summary.concurrency_mean;
     let is_one = |who: &str| among.iter().any(|place| place.name == who);
@@ -164,7 +164,7 @@ fn waits_there(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
     )
 }
 
-/// What a component's threads did, those that do nothing left out.
+/// What a component's threads did, omitting idle ones.
 fn describe_threads(t: &Threads) -> Option<String> {
     let named = [
         ("running", t.running),
@@ -187,8 +187,8 @@ fn describe_threads(t: &Threads) -> Option<String> {
     })
 }
 
-/// One thread was running or ready at nearly every reading, and nearly all CPU of the component is its: on a machine that
-/// others use, too, it cannot have a whole core.
+/// One thread was running or ready at nearly every reading and uses nearly all CPU of the component: on a shared
+/// machine it cannot have a whole core.
 fn is_always_ready(t: &Threads, busiest: f64) -> bool {
     let delay = t.run_delay_cores.unwrap_or(0.0);
     let is_alone = t.cpu_cores.is_some_and(|all| busiest >= 0.6 * all);
@@ -206,7 +206,7 @@ pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
             return None;
         }
         let c = trial.summary.components.get(name)?;
-        // A limit below a core is what holds it back, and is named as such.
+        // A limit below one core is what holds it back, and is reported as such.
         let is_limited = c.cpu_limit.is_some_and(|limit| limit <= 1.0);
         if cores == 1 || is_limited || during(trial).to_s - during(trial).from_s < super::SHORTEST_S {
             return None;

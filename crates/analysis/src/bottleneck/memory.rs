@@ -1,5 +1,5 @@
-//! Memory: processes that were killed for it, a limit that was reached, and pages that are read from a disk all the time
-//! because there is no room to keep them.
+//! Memory: processes killed for it, a limit that was reached, and pages that are continuously read from disk because
+//! there is no room to keep them.
 
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::ComponentSummary;
@@ -8,11 +8,11 @@ use loadlab_record::units::{format_bytes, format_count};
 use super::{FULL_WEIGHT, Kind, SHORTEST_S, Suspect, TrialData, during, percent};
 use crate::counter::{Counter, During};
 
-/// Memory above this share of its limit: what is left is less than the kernel needs to reclaim in peace.
+/// Memory above this share of its limit: the rest is less than the kernel needs to reclaim calmly.
 const FULL_SHARE: f64 = 0.95;
-/// Fewer pages a second read from a disk are those of a program that uses a part of itself for the first time.
+/// Below this many pages a second, a program is just using a part of itself for the first time.
 const FAULTS_PER_S: f64 = 50.0;
-/// They were read in this share of the time: at the start of a load, once, pages are read that nobody had used yet.
+/// They were read in this share of the time: at the start of a load, pages not used before are read once.
 const FAULTS_SHARE: f64 = 0.6;
 /// Memory and page cache above this share of the limit: the kernel makes room for each page by dropping another.
 const CROWDED_SHARE: f64 = 0.9;
@@ -41,7 +41,7 @@ fn suspect(name: &str, at_s: Option<f64>, text: String, share: f64) -> Suspect {
 
 fn at_limit(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect> {
     let inside = during(trial);
-    // Each reading beside the limit it was under: events change limits. `None` where there was none.
+    // Each reading with the limit in force at that time: events change limits. `None` if there was none.
     let loaded: Vec<(f64, Option<(f64, f64)>)> = own
         .iter()
         .filter(|s| inside.has(s.at_s))
@@ -66,12 +66,12 @@ fn at_limit(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspec
         percent(FULL_SHARE),
         percent(share)
     );
-    // Full is not yet slow: a component that is also at its CPU limit is held back by that.
+    // Full does not mean slow: a component that is also at its CPU limit is held back by that.
     Some(suspect(name, at, text, share * FULL_WEIGHT))
 }
 
-/// A component that reads pages from a disk all the time, near its limit or on a machine that is short of memory; or
-/// that waits for memory, as the kernel counts it. The disk is busy with it, which is a consequence.
+/// A component that reads pages from disk all the time, near its limit or on a machine that is short of memory; or
+/// that waits for memory, as the kernel counts it. The busy disk is a consequence.
 fn pressed(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect> {
     let load = during(trial);
     if load.to_s - load.from_s < SHORTEST_S {
@@ -109,7 +109,7 @@ fn pressed(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect
     Some(suspect(name, faults.map(|f| f.at_s), text, share * FULL_WEIGHT))
 }
 
-/// What it uses of its limit with page cache, where that is nearly all.
+/// How much of its limit it uses with page cache, if that is nearly all.
 fn crowded(sample: &Sample) -> Option<(f64, f64)> {
     let limit = sample.memory_limit_bytes.filter(|limit| *limit > 0)? as f64;
     let used = (sample.memory_bytes? + sample.cache_bytes.unwrap_or(0)) as f64;
@@ -119,13 +119,13 @@ fn crowded(sample: &Sample) -> Option<(f64, f64)> {
 /// Pages that had to be read from a disk while the load ran.
 struct Faults {
     per_s: f64,
-    /// In how much of the time.
+    /// In what share of the time.
     share: f64,
     at_s: f64,
 }
 
 impl Faults {
-    /// `None` where they are few, or soon over.
+    /// `None` if they are few, or soon over.
     fn of(own: &[&Sample], load: During) -> Option<Faults> {
         let counted = Counter::of(own.iter().copied(), |s| s.major_faults.map(|n| n as f64));
         let per_s = counted.per_s(load).filter(|n| *n >= FAULTS_PER_S)?;

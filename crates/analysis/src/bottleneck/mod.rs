@@ -1,24 +1,23 @@
-//! What gave first: which part of the system, or of the measurement, was at its end. A ranked list of suspects, each
-//! with what speaks against it.
+//! What gave first: which part of the system, or of the measurement, was saturated. A ranked list of suspects, each
+//! with the evidence against it.
 //!
-//! What is looked for, from what leaves no choice to what is a conclusion:
+//! The search order, from conclusive evidence to inference:
 //!
-//! 1. the *generator*: a doubt that makes the trial INVALID says that nothing else can be known;
+//! 1. the *generator*: a doubt that makes the trial INVALID means that nothing else can be known;
 //! 2. a component that *died*, or was killed for memory;
-//! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*, or with pages that
-//!    it reads from a disk all the time; without an *open file* or a *local port* left, or in
-//!    search of one;
-//! 4. *refused* or reset connections, and connects that took whole seconds (the kernel sends a lost SYN again after 1, 3
-//!    and 7 s: a full accept queue, or a network that loses packets);
+//! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*, or with pages that it reads from a
+//!    disk all the time; without an *open file* or a *local port* left, or in search of one;
+//! 4. *refused* or reset connections, and connects that took whole seconds (the kernel sends a lost SYN again after
+//!    1, 3 and 7 s: a full accept queue, or a network that loses packets);
 //! 5. a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;
-//! 6. a component that waited for its *disk*, on *one full core*, or a *machine* without an idle one (if others keep it busy, that is reported last, and
-//!    explains nothing about the system);
-//! 7. *a few at a time*: nothing is busy, and yet most requests wait for most of their time, since throughput times the
-//!    fastest response (Little's law) leaves room for a few only: a pool, a lock, a number of workers;
-//! 8. else nothing is visible, and it is said inside which component the latency is: the last one, in the order of the
-//!    plan, that held a connection for most of the requests in flight.
+//! 6. a component that waited for its *disk*, on *one full core*, or a *machine* without an idle one (if others keep
+//!    it busy, that is reported last, and explains nothing about the system);
+//! 7. *a few at a time*: nothing is busy, and yet most requests wait for most of their time, since throughput times
+//!    the fastest response (Little's law) leaves room for a few only: a pool, a lock, a number of workers;
+//! 8. otherwise nothing is visible, and the component that the latency is inside is reported: the last one, in the
+//!    order of the plan, that held a connection for most of the requests in flight.
 //!
-//! Points 7 and 8 are conclusions from outside. They say so.
+//! Points 7 and 8 are conclusions from outside, and marked as such.
 
 mod answer;
 mod causes;
@@ -46,50 +45,51 @@ use crate::trend::{stretches, trend};
 const THROTTLED_SHARE: f64 = 0.05;
 /// CPU above this share of a limit, a core or a machine leaves no reserve.
 const BUSY_SHARE: f64 = 0.90;
-/// A core that is wholly used, as far as CPU time can be known.
+/// A core that is fully used, as far as CPU time is known.
 const WHOLE_SHARE: f64 = 1.05;
-/// What a thread that does all the work and those that clean up behind it use together (a collector of garbage, a
-/// compiler): of such servers' CPU time a tenth or two.
+/// CPU of one thread that does all the work plus those that clean up after it (a garbage collector, a compiler): in
+/// such servers these take a tenth or two.
 const BESIDE_SHARE: f64 = 1.2;
-/// What being full weighs beside being held back.
+/// The weight of being full, compared with being held back.
 const FULL_WEIGHT: f64 = 0.8;
-/// So many of what there is are most of it.
+/// This share counts as most of it.
 const MOST_SHARE: f64 = 0.5;
-/// A load shorter than this, in seconds, tells nothing of who was busy.
+/// A load shorter than this, in seconds, does not show what was busy.
 const SHORTEST_S: f64 = 2.0;
 /// Refused, reset or timed-out connections above this share of what was started.
 const REFUSED_SHARE: f64 = 0.001;
-/// A SYN that was lost is sent again after this long: no server is that slow to accept.
+/// A lost SYN is sent again after this long: no server is that slow to accept.
 const SYN_AGAIN_MS: f64 = 990.0;
-/// Connections turned away by full accept queues: fewer may be anybody's.
+/// Connections turned away by full accept queues: fewer may have other causes.
 const FEWEST_OVERFLOWS: f64 = 10.0;
 /// Open files above this share of the limit: a process that closes some to accept others is sampled between the two.
 const FILES_SHARE: f64 = 0.97;
-/// Some task waited for block I/O for this share of the time. Writing back in the background waits, too, now and then.
+/// Some task waited for block I/O for this share of the time. Background writeback also waits now and then.
 const DISK_SHARE: f64 = 0.6;
-/// A probe whose value falls by this share of its most once the load is over is a queue; one that stays is a count.
+/// A probe whose value falls by this share of its maximum once the load is over is a queue; one that stays is a
+/// count.
 const FALLS_SHARE: f64 = 0.2;
 /// Names of probes that are queues, whatever they do once the load is over.
 const QUEUE_WORDS: [&str; 7] = ["queue", "backlog", "depth", "lag", "pending", "waiting", "ready"];
 
-/// Something that was at its end, or may have been.
+/// Something that was saturated, or may have been.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// How.
     pub kind: Kind,
-    /// Which component, probe or machine; `None` where nobody can be named.
+    /// Which component, probe or machine; `None` if none can be named.
     pub who: Option<String>,
-    /// When it first was, seconds on the trial's clock, where that can be known.
+    /// When it first happened, seconds on the trial's clock, if known.
     pub at_s: Option<f64>,
-    /// What is said of it, without a full stop.
+    /// The statement about it, without a full stop.
     pub text: String,
-    /// 0 to 1: how much of the load it was so, or how much it explains.
+    /// 0 to 1: for how much of the load it held, or how much it explains.
     pub share: f64,
-    /// What else speaks for it, a sentence each without a full stop.
+    /// Further evidence for it, a sentence each without a full stop.
     pub evidence: Vec<String>,
 }
 
-/// What a trial left to look at.
+/// The data of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialData<'a> {
     /// Its document.
@@ -100,15 +100,15 @@ pub struct TrialData<'a> {
     pub ticks: &'a [Tick],
     /// Its events.
     pub events: &'a [Event],
-    /// What connections and threads were seen to do; empty where nobody looked.
+    /// What connections and threads were seen to do; empty if they were not read.
     pub evidence: &'a [Evidence],
-    /// Components in the plan's order, which is mostly the way of a request.
+    /// Components in the plan's order, which is usually the path of a request.
     pub order: &'a [String],
     /// Cores of the machine; 0 if unknown.
     pub cores: u64,
 }
 
-/// All suspects, the first to be believed first. Never empty.
+/// All suspects, the most credible first. Never empty.
 pub fn suspects(trial: TrialData<'_>) -> Vec<Suspect> {
     diagnose(&trial).suspects
 }
@@ -134,7 +134,7 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     if let Some(flow) = flow {
         located::locate(trial, flow, &mut found);
     }
-    // Others on the machine explain something only where requests were seen to wait for a core.
+    // Other programs on the machine explain something only if requests were seen waiting for a core.
     let decides =
         |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours || !s.evidence.is_empty());
     if !decides(&found) {
@@ -144,8 +144,8 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     replicas_together(found)
 }
 
-/// Components that kept one core busy: by one of their threads, else by what all of them used, as those of an interpreter
-/// with one lock that take turns.
+/// Components that kept one core busy: by one of their threads, or by what all of them used together, such as those
+/// of an interpreter with one lock, which take turns.
 fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     let mut found = flow.map(|flow| located::one_thread(trial, flow)).unwrap_or_default();
     let by_use = by_component(trial, one_core).into_iter().filter_map(|mut suspect| {
@@ -200,7 +200,7 @@ fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     full.map(suspect).collect()
 }
 
-/// Replicas of one component that are at the same end are reported once, by the one that comes first.
+/// Replicas of one component with the same problem are reported once, as the first of them.
 fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
     fn stem(suspect: &Suspect) -> Option<&str> {
         let name = suspect.who.as_deref()?;
@@ -231,22 +231,22 @@ fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
     worded.collect()
 }
 
-/// Kinds that rule out the others come first; of the rest the one that was so for most of the load.
+/// Kinds that rule out the others come first; of the rest, the one that held for most of the load.
 fn rank(suspect: &Suspect) -> u8 {
     match suspect.kind {
         Kind::Generator if suspect.share >= 1.0 => 0,
         Kind::Died => 1,
-        // Killed for memory: only that has its whole share.
+        // Killed for memory: only that has the full share.
         Kind::Memory if suspect.share >= 1.0 => 1,
-        // Without a port its requests fail at once, and whoever waits elsewhere is not held back by that.
+        // Without a port its requests fail at once, and this does not hold back requests that wait elsewhere.
         Kind::Ports if suspect.share >= ports::DECIDES_SHARE => 1,
-        // Held at a limit somebody set.
+        // Held at a configured limit.
         Kind::Memory | Kind::CpuLimit | Kind::OpenFiles | Kind::Ports => 2,
         Kind::OneCore | Kind::HostCpu | Kind::Disk => 3,
         Kind::Link | Kind::Pool => 3,
         Kind::Queue => 4,
         Kind::Generator | Kind::AcceptQueue => 5,
-        // Mostly a consequence: what is full refuses.
+        // Mostly a consequence: a full component refuses.
         Kind::Refused => 6,
         Kind::LimitedConcurrency | Kind::Latency | Kind::Nothing => 7,
         Kind::Neighbours => 8,
@@ -264,7 +264,7 @@ fn percent(share: f64) -> String {
 /// The load on the trial's clock, to the end of its window.
 fn during(trial: &TrialData<'_>) -> During {
     let from_s = trial.ticks.iter().map(|t| t.from_s).fold(f64::INFINITY, f64::min);
-    // What comes after the window is the wait for stragglers, in which everything rests.
+    // After the window only stragglers are awaited, and everything rests.
     let to_s = trial.ticks.iter().filter(|t| t.in_window).map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
     if to_s > from_s {
         During { from_s, to_s }
@@ -273,12 +273,12 @@ fn during(trial: &TrialData<'_>) -> During {
     }
 }
 
-/// Doubts about the generator: grave ones rule out all else, the others are one suspect among many.
+/// Doubts about the generator: grave ones rule out everything else, the others are one suspect among many.
 fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     const OWN: [&str; 7] =
         ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle", "cpu_wait"];
     let doubts = trial.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
-    // A generator without reserve is reported in the closed model even where nothing rests on it; hiccups are not.
+    // A generator without reserve is reported in the closed model even if nothing depends on it; hiccups are not.
     let own: Vec<_> =
         doubts.filter(|d| d.grave || ["generator_cpu", "throttled"].contains(&d.kind.as_str())).collect();
     let Some(worst) = own.iter().find(|d| d.grave).or(own.first()) else { return Vec::new() };
@@ -327,7 +327,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     let load = during(trial);
     let length_s = load.to_s - load.from_s;
     let throttled = Counter::of(own.iter().copied(), |s| s.throttled_s);
-    // Of the load alone: the summary's counter goes on while stragglers are waited for. Added up over cores: a
+    // For the load only: the summary's counter continues while stragglers are awaited. Added up over cores: a
     // component on four of them is stopped four seconds in each.
     let throttled_s = throttled.used(load);
     let stopped = throttled_s.filter(|_| length_s > 0.0).map(|s| s / length_s).unwrap_or(0.0);
@@ -336,7 +336,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     if stopped < THROTTLED_SHARE && !at_limit {
         return None;
     }
-    // Stopped now and then while it used half of what it may: bursts, which hold back a tail and no throughput.
+    // Throttled now and then while it used half of its limit: bursts, which hold back a tail but no throughput.
     let bursts = used.is_some_and(|u| u < 0.5);
     let first = own.windows(2).find(|w| {
         let in_load = load.has(w[1].at_s);
@@ -380,8 +380,8 @@ fn cores(limit: f64) -> String {
     format!("{} {}", significant(limit, 2), if limit == 1.0 { "core" } else { "cores" })
 }
 
-/// A process that may not open another file: it accepts no more, and those who connected wait. What it does about it
-/// – trying again at once, closing others – is a consequence.
+/// A process that may not open another file: it accepts no more, and new connections wait. What it does about it –
+/// trying again at once, closing others – is a consequence.
 fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let load = during(trial);
     let loaded: Vec<(f64, f64)> =
@@ -430,7 +430,7 @@ fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]
 /// A component that cannot use a second core, however many there are.
 fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
     let used = c.cpu_percent.mean? / 100.0;
-    // Well above one core it does use several; whether it had more to use, the machine tells.
+    // Well above one core it does use several; whether it had more to use is up to the machine.
     let one =
         (BUSY_SHARE..=BESIDE_SHARE).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
     let text = match used <= WHOLE_SHARE {
@@ -458,7 +458,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let load = during(trial);
     let host = || trial.samples.iter().filter(|s| s.component == "host");
     let used = Counter::of(host(), crate::components::cpu_s).per_s(load)? / trial.cores.max(1) as f64;
-    // Within a second or two anything is busy.
+    // Within a second or two anything can be busy.
     if trial.cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
         return None;
     }
@@ -470,7 +470,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         .collect();
     let ours: f64 = shares.iter().map(|(_, s)| s).sum();
     let others = (used * trial.cores as f64 - ours).max(0.0);
-    // A machine that others keep busy explains nothing about this system; it is reported, and decides nothing.
+    // A machine that others keep busy explains nothing about this system; it is reported, but decides nothing.
     let is_ours = ours >= others;
     shares.push(("others", others));
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -552,8 +552,8 @@ fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<S
     found
 }
 
-/// Connections that full accept queues turned away during the load, and whose. A component in a network of its own has a
-/// count of its own; that of the machine is anybody's, and is asked only where connects of this load took whole seconds.
+/// Connections that full accept queues turned away during the load, and where. A component in its own network has its
+/// own count; the machine's covers everything, and is used only if connects of this load took whole seconds.
 fn turned_away(trial: &TrialData<'_>, has_slow_connects: bool) -> Option<(f64, String)> {
     let load = during(trial);
     let of = |name: &str| {

@@ -1,4 +1,4 @@
-//! Local ports: who takes a new one for each request has none left towards its destination after a while.
+//! Local ports: a component that takes a new one for each request eventually runs out towards its destination.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use loadlab_record::units::format_count;
 use super::flow::{Flow, GENERATOR, PortLine};
 use super::{Kind, MOST_SHARE, Suspect, TrialData, during, percent};
 
-/// Ports above this share of the range: those that others hold in it cannot be had either.
+/// Ports above this share of the range count as all: those held by others are not available either.
 const FULL_SHARE: f64 = 0.97;
 
-/// Out of ports for this share of the time a component is the reason for what goes wrong.
+/// Out of ports for this share of the time, a component is the reason for what goes wrong.
 pub const DECIDES_SHARE: f64 = 0.3;
 
-/// Towards one destination Linux gives out every second port first. Once they are taken, it looks through all of them at
-/// each connect before it takes one of the others.
+/// Towards one destination Linux first hands out every second port. Once they are taken, each connect searches
+/// through all of them before it takes one of the others.
 const SEARCHED_SHARE: f64 = 0.5;
-/// Among so many ports that takes a millisecond or so.
+/// Among this many ports the search takes a millisecond or so.
 const FEWEST_SEARCHED: u32 = 4_096;
-/// Who searches computes: at least so many cores.
+/// Searching costs CPU: at least this many cores.
 const SEARCHING_CORES: f64 = 0.3;
 
 /// How bad it is.
@@ -26,7 +26,7 @@ const SEARCHING_CORES: f64 = 0.3;
 enum Stage {
     /// There are none left.
     Full,
-    /// There are some, and finding one takes long.
+    /// There are some, but finding one takes long.
     Searched,
 }
 
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-/// It computes, as those do who search.
+/// It uses CPU, as a searching component does.
 fn searches(trial: &TrialData<'_>, component: &str) -> bool {
     let cores = trial.summary.components.get(component).and_then(|c| c.cpu_percent.mean);
     cores.is_some_and(|percent| percent / 100.0 >= SEARCHING_CORES)
@@ -76,7 +76,7 @@ fn suspect(
     let to = answers.map_or(address.to_owned(), |pair| format!("{} ({address})", pair.to));
     let who = if component.is_empty() { source } else { component };
     let share = reached.len() as f64 / flow.lines.max(reached.len()) as f64;
-    // Then connections are made for a request or a few.
+    // Then each connection serves only a request or a few.
     let cause = match f64::from(most.time_wait) >= MOST_SHARE * f64::from(most.taken) {
         true => format!(
             ", {} of them in TIME_WAIT: it makes new connections all the time, and each keeps its port for a minute after its end",
@@ -98,7 +98,7 @@ fn suspect(
             format_count(f64::from(most.range)),
             percent(share)
         ),
-        // Some are left: whether that holds requests back, the place where they wait tells.
+        // Some are left: whether that holds requests back is decided by the place where they wait.
         share: if stage == Stage::Full { share } else { share.min(0.99 * DECIDES_SHARE) },
         evidence: Vec::new(),
     })

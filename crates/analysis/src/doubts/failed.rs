@@ -1,4 +1,5 @@
-//! The doubt about a load of which nothing succeeded: what failed, and what to look at. It must not advise more of the same.
+//! The doubt about a load in which nothing succeeded: what failed, and what to look at. It must not advise more of
+//! the same.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,8 @@ use loadlab_record::units::format_count;
 
 use super::doubt;
 
-/// Not one request succeeded. Never grave: what failed was measured, and may be what was looked for; but throughput and
-/// response times are then of nothing, and no longer load changes that.
+/// Not one request succeeded. Never grave: the failures were measured, and may be the very finding; but throughput
+/// and response times are then meaningless, and a longer load does not change that.
 pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
     let Requests { ok, failed, .. } = summary.requests;
     if ok > 0 || failed == 0 || summary.load.is_command() {
@@ -34,7 +35,7 @@ pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
     doubt("all_failed", false, format!("{all}: {}{reported}", kinds.join(", ")), hint)
 }
 
-/// What to look at where nothing but this happens.
+/// What to look at if only this kind of failure occurs.
 fn hint_for_failures(kind: Failure, statuses: &BTreeMap<u16, u64>) -> &'static str {
     let most = statuses.iter().max_by_key(|(_, n)| **n).map(|(status, _)| *status);
     match (kind, most) {

@@ -5,7 +5,7 @@ pub struct Chance(u64);
 
 impl Chance {
     pub fn new(seed: u64) -> Chance {
-        // Seeds that follow one another must not give sequences that do.
+        // Consecutive seeds must not give related sequences.
         let mut chance = Chance(seed);
         Chance(chance.next() ^ seed.rotate_left(32))
     }

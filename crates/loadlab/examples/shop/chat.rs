@@ -1,4 +1,4 @@
-//! The shop's chat: who says something is told what was said, by whom, and the how manyth message it was.
+//! The shop's chat: every message is answered with its text, its sender, and its number.
 
 use std::io::{Chain, Cursor, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use tungstenite::protocol::{Message, Role, WebSocket};
 
 use crate::{Shop, count};
 
-/// What was read behind the head, and then the socket.
+/// What was read after the head, and then the socket.
 struct Wire {
     from: Chain<Cursor<Vec<u8>>, TcpStream>,
     to: TcpStream,
@@ -31,7 +31,7 @@ impl Write for Wire {
     }
 }
 
-/// A conversation until somebody leaves.
+/// A conversation, until one side leaves.
 pub(crate) fn serve(shop: &Arc<Shop>, mut stream: TcpStream, key: &str, read: Vec<u8>) {
     let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
     let head = format!(

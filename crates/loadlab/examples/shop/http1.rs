@@ -34,7 +34,7 @@ pub(crate) fn serve(shop: &Arc<Shop>, mut stream: TcpStream) {
     }
 }
 
-/// A request and its head; `None` where the connection ends or is not worth reading on.
+/// A request and its head; `None` if the connection ends or is not worth reading on.
 fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String, Asked)> {
     let end = loop {
         match buffer.windows(4).position(|w| w == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! The shop over HTTP/2, by prior knowledge: what the first bytes of a connection say.
+//! The shop over HTTP/2 with prior knowledge, recognised by the first bytes of a connection.
 
 use std::net::TcpStream;
 use std::sync::Arc;

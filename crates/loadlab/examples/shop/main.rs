@@ -1,5 +1,5 @@
-//! A small shop, to be loaded by the recipes of docs/recipes.md: logins, items, orders, uploads, a chat over WebSockets,
-//! the same over HTTP/2. It counts what it is asked for, and forgets all of it at its end.
+//! A small shop, to be loaded by the recipes of docs/recipes.md: logins, items, orders, uploads, a chat over
+//! WebSockets, and the same over HTTP/2. It counts its requests, and forgets everything when it ends.
 //!
 //! ```text
 //! cargo run --example shop -- 8080        # on 127.0.0.1; HTTP/1.1, WebSocket and HTTP/2 on one port
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// How many kinds of items there are, numbered from 1.
 const ITEMS: u64 = 20;
 
-/// A request, however it came.
+/// A request, in any protocol.
 pub(crate) struct Asked {
     pub(crate) method: String,
     /// Without the query.
@@ -33,7 +33,7 @@ pub(crate) struct Asked {
     pub(crate) body: Vec<u8>,
 }
 
-/// What is answered.
+/// An answer.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
@@ -71,7 +71,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// One connection, in whatever its first bytes are.
+/// One connection, in the protocol its first bytes show.
 fn serve(shop: &Arc<Shop>, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     let mut first = [0; 3];
@@ -148,7 +148,7 @@ impl Shop {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The token of who asks, if the shop gave it out.
+    /// The user of the request's token, if the shop issued it.
     fn user_of(&self, asked: &Asked) -> Option<String> {
         let token = asked.authorization.as_deref()?.strip_prefix("Bearer ")?;
         self.tokens().get(token).cloned()
@@ -167,7 +167,7 @@ impl Shop {
         json_of(200, &json!({ "token": token, "user": user }))
     }
 
-    /// JSON with an `item` and a `count`, from somebody who is logged in.
+    /// JSON with an `item` and a `count`, from a logged-in user.
     fn order(&self, asked: &Asked) -> Answer {
         if self.user_of(asked).is_none() {
             return nobody();
@@ -179,7 +179,7 @@ impl Shop {
         }
     }
 
-    /// A form in parts, one of which is called `picture`.
+    /// A multipart form, one part of which is called `picture`.
     fn picture(&self, asked: &Asked) -> Answer {
         let is_form = asked
             .content_type

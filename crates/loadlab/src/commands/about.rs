@@ -1,4 +1,4 @@
-//! What loadlab says about itself: schema, completions, manual, licences.
+//! loadlab's information about itself: schema, completions, manual, licences.
 
 use loadlab_analysis::Exit;
 
@@ -32,7 +32,7 @@ pub fn man() -> Ended {
     let mut page = Vec::new();
     let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
     let mut rendered = render(command.clone());
-    // One stream holds a page for loadlab and one for each of its commands.
+    // One stream with a page for loadlab and one for each of its commands.
     for sub in command.get_subcommands() {
         let name = format!("loadlab-{}", sub.get_name());
         rendered = rendered.and_then(|()| render(sub.clone().display_name(name.clone()).name(name)));

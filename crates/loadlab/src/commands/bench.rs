@@ -26,9 +26,9 @@ use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals, ui};
 
-/// Users where nobody says.
+/// The default number of users.
 pub const DEFAULT_USERS: u64 = 50;
-/// A load's length where nobody says.
+/// The default length of a load.
 pub const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
 
 /// Runs it.
@@ -42,7 +42,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    // If it cannot be raised, it stays, and the preflight reports the consequences.
     let _ = open_files::raise();
     let title = opening(&order, args);
     loadlab_system::background::keep_off(&order.spec.cpus);
@@ -83,7 +83,7 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     if args.json {
         output::print_summary(&result.summary);
     } else if !loadlab_analysis::judge::could_not_run(&result.summary) {
-        // Where nothing ever answered, the error says it all.
+        // If nothing ever answered, the error is sufficient.
         let trial = loadlab_report::trial::Trial {
             summary: &result.summary,
             ok_responses: &result.series.response_ok,
@@ -109,7 +109,7 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     }
 }
 
-/// One line before it begins, so that a mistyped load is seen at once.
+/// One line before it begins, so that a mistyped load is noticed at once.
 fn opening(order: &Bench, args: &BenchArgs) -> String {
     let who = match &order.spec.model {
         Model::Closed { users: 1 } => "1 user".to_owned(),
@@ -127,7 +127,7 @@ fn opening(order: &Bench, args: &BenchArgs) -> String {
     mask::text(&format!("{what}: {who} {long}")).into_owned()
 }
 
-/// Who is watched. Processes that are named must be there.
+/// What is watched. Explicitly named processes must exist.
 pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
     let process = |pid: &u32| {
         ProcessId::of(*pid).ok_or_else(|| {
@@ -139,7 +139,7 @@ pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
     Ok(Watch { finds: !args.no_watch, processes })
 }
 
-/// What the options ask for.
+/// The bench that the options define.
 fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let usage = |message: String| Ended::error(Exit::BadPlan, message);
     let urls = urls_of(args).map_err(usage)?;
@@ -153,7 +153,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     check_cpus(&cpus).map_err(usage)?;
     let headers = given::headers(&args.request.headers, "-H", false).map_err(usage)?;
     let proxy = args.request.proxy.as_ref().map(ProxyGiven::read).transpose().map_err(usage)?;
-    // What was typed has been looked at; from here on it is the world that may not agree.
+    // The input has been checked; from here on only the environment can fail.
     let keep_alive = !args.request.no_keep_alive;
     let parts = RequestParts { method, headers, body, keep_alive, ..RequestParts::default() };
     let allowed = allowed_of(args);
@@ -229,7 +229,7 @@ fn sources_of(args: &BenchArgs, hosts: &[Vec<target::Address>]) -> Vec<std::net:
     }
 }
 
-/// Expressions over what a bench can know: there are no tags, components or probes.
+/// Expressions over what a bench can know: it has no tags, components or probes.
 fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
     let words = |text: &str, error: ExprError| format!("{option} '{text}': {error}");
     let exprs = parse_expressions(texts).map_err(|(text, error)| words(&text, error))?;
@@ -239,10 +239,10 @@ fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
     Ok(exprs)
 }
 
-/// Options that exclude one another, and conditions.
+/// Checks for mutually exclusive options, and conditions.
 ///
 /// # Errors
-/// In words.
+/// The reason in words.
 pub fn check_options(args: &BenchArgs) -> Result<(), String> {
     expressions("--expect", &args.expect)?;
     expressions("--stop-when", &args.stop_when)?;
@@ -251,7 +251,7 @@ pub fn check_options(args: &BenchArgs) -> Result<(), String> {
     check_http2(args)
 }
 
-/// Each request in flight needs a connection of its own.
+/// Each request in flight needs its own connection.
 fn check_connections(args: &BenchArgs) -> Result<(), String> {
     let Some(connections) = args.connections else { return Ok(()) };
     let users = args.users.unwrap_or(DEFAULT_USERS);

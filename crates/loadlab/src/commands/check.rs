@@ -1,4 +1,4 @@
-//! `loadlab check`, and reading a plan for whoever needs one.
+//! `loadlab check`, and reading a plan for other commands.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::args::{CheckArgs, PlanArgs, PlanChoice};
 use crate::exit::Ended;
 use crate::{mask, output};
 
-/// How long the preflight watches what others use of the CPUs.
+/// How long the preflight watches what other programs use of the CPUs.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// A plan, its text, and the options that changed it, in words.
@@ -56,7 +56,7 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     parse(&path.display().to_string(), text, &options, choice)
 }
 
-/// Parses a plan, of which everything from outside is in the options. What is secret in it is masked from here on.
+/// Parses a plan; everything from outside it is in the options. Its secrets are masked from here on.
 pub fn parse(path: &str, text: String, options: &Options, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     let plan = Plan::parse(path, &text, options).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
     mask::add_all(&plan.secrets);
@@ -124,7 +124,7 @@ pub fn command(args: &CheckArgs) -> Ended {
     }
 }
 
-/// Whether this machine is fit for a plan, or for what it is fit.
+/// Whether this machine is fit for a plan; without one, what it is fit for.
 fn machine(plan: Option<&Plan>) -> Ended {
     let facts = preflight::read(WATCH);
     let threads = default_threads(&[]);
@@ -154,12 +154,12 @@ fn tone_of(severity: Severity) -> Tone {
     }
 }
 
-/// Narrower than this, each finding is a paragraph instead of a row.
+/// Below this width, each finding is a paragraph instead of a row.
 const ROOM_FOR_COLUMNS: usize = 72;
 
 /// Findings as a table `width` columns wide, and a line that counts them.
 fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
-    // Narrower than any terminal; the heads of paragraphs are not broken.
+    // Narrower than any terminal, but the first lines of paragraphs are not broken.
     let width = width.max(30);
     let names = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
     let columns = width >= ROOM_FOR_COLUMNS;
@@ -198,8 +198,8 @@ fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
     out
 }
 
-/// A command in lines that a shell still reads as one: broken at blanks, a backslash at each end but the last. A word
-/// that is longer than a line (a path) stays whole, since one in pieces could not be copied.
+/// A command split into lines that a shell still reads as one: broken at spaces, with a backslash at each end but the
+/// last. A word that is longer than a line (a path) stays whole, since a broken one could not be copied.
 fn shell_lines(command: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in command.split(' ') {

@@ -1,4 +1,4 @@
-//! `loadlab clean`: what killed runs left behind.
+//! `loadlab clean`: removes what killed runs left behind.
 
 use loadlab_analysis::Exit;
 use loadlab_system::ledger::{clean, state};
@@ -14,7 +14,7 @@ pub fn command(args: &CleanArgs) -> Ended {
         Ok(items) => items,
         Err(error) => return Ended::error(Exit::CouldNotRun, error),
     };
-    // What no state file knows of. What one does know of, and could not be removed, is reported once.
+    // Leftovers without a state file. Those that have one, and could not be removed, are reported once.
     let mut items = items;
     for stray in clean::clean_engines(how) {
         if !items.iter().any(|item| item.what == stray.what) {

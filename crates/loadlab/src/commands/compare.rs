@@ -44,7 +44,7 @@ fn render(comparisons: &[Comparison], format: CompareFormat, to_file: bool) -> S
     }
 }
 
-/// What is compared with what; errors are words with a hint.
+/// The pairs to compare; errors are words with a hint.
 fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
     let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
     let (mut dirs, mut names) = (Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
     }
 }
 
-/// The folder of a run: by path, by its name in the folder of runs, and `last` as the newest.
+/// The folder of a run: by path, by its name in the folder of runs, or `last` for the newest.
 fn run_of(args: &CompareArgs, text: &str) -> Result<Option<PathBuf>, String> {
     let (path, named) = (PathBuf::from(text), args.dir.join(text));
     if is_run(&path) {
@@ -99,7 +99,7 @@ fn no_run(text: &str) -> String {
     )
 }
 
-/// The run that is compared with: the one named, or the one pinned for the plan beside the run.
+/// The run to compare with: the one named, or the one pinned for the plan next to the run.
 fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result<RunRecord, String> {
     let dir = match named {
         Some(named) => {
@@ -120,7 +120,7 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result
     Ok(base)
 }
 
-/// Cases of one run: those that are named against the first of them, or all against the base.
+/// Cases of one run: the named ones against the first of them, or all against the base.
 fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec<Comparison>, String> {
     let places: Vec<usize> = names.iter().map(|name| place(run, name)).collect::<Result<_, _>>()?;
     let pair_of =
@@ -158,7 +158,7 @@ fn listed(run: &Findings<'_>) -> String {
     run.cases.iter().map(|c| format!("`{}`", c.case.facts.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Every later run against the first: cases of one name, or the only case of each.
+/// Every later run against the first: cases with the same name, or the only case of each.
 fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result<Vec<Comparison>, String> {
     let mut found = Vec::new();
     let base = &all[0];
@@ -190,7 +190,7 @@ fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result
             };
             let sides = (side(&base.cases[i], &name(0, i)), side(&other.cases[j], &name(place, j)));
             let quick = runs[0].manifest.quick || runs[place].manifest.quick;
-            // What either plan names matters to whoever compares them.
+            // Figures that either plan names are relevant to the comparison.
             let named = if other.are_of_plan { other } else { base };
             let how = Comparing { quick, ..named.comparing(options) };
             found.push(across(&sides.0, &sides.1, how));
@@ -199,7 +199,7 @@ fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result
     Ok(found)
 }
 
-/// Tells of cases that nothing is compared with: whoever reads that nothing is worse is to know of what.
+/// Reports cases that are compared with nothing: a reader who sees that nothing is worse must know what that covers.
 fn lone(run: &RunRecord, reported: &Findings<'_>, compared: &[usize]) {
     for (_, case) in reported.cases.iter().enumerate().filter(|(place, _)| !compared.contains(place)) {
         let (name, dir) = (&case.case.facts.name, run.dir.display());

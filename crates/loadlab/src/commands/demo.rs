@@ -1,5 +1,5 @@
-//! `loadlab demo`: a small web service to load, so that the first plan runs on any machine. It is a system under test: it
-//! knows nothing of loads, and nothing of loadlab uses it but examples and those who try it.
+//! `loadlab demo`: a small web service to load, so that the first plan runs on any machine. It is a system under
+//! test: it knows nothing of loads, and only examples and people who try it use it.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// What its connections share.
 struct Shop {
-    /// Workers that are free, and who waits for one.
+    /// Free workers, and the requests that wait for one.
     free: Mutex<u32>,
     freed: Condvar,
     work: Duration,
@@ -29,7 +29,7 @@ struct Shop {
 
 /// Runs it, until it is killed.
 pub fn command(args: &DemoArgs) -> Ended {
-    // Under this name it is found behind its port; `loadlab` is who loads it.
+    // It is found behind its port under this name; `loadlab` is the one that loads it.
     let _ = rustix::thread::set_name(c"demo");
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)) {
         Ok(listener) => listener,
@@ -53,16 +53,16 @@ pub fn command(args: &DemoArgs) -> Ended {
     });
     for stream in listener.incoming().flatten() {
         let shop = Arc::clone(&shop);
-        // One that gets no thread is closed.
+        // If no thread can be started, the connection is closed.
         let _ = std::thread::Builder::new().name("demo".to_owned()).stack_size(128 << 10).spawn(move || {
-            // A client that goes away is no error.
+            // A client that goes away is not an error.
             let _ = shop.serve(stream);
         });
     }
     Ended::with(Exit::Ok)
 }
 
-/// A request as far as it matters here.
+/// The parts of a request that matter here.
 struct Request {
     method: String,
     path: String,
@@ -79,7 +79,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shop {
-    /// A connection, to its end.
+    /// Serves a connection until it ends.
     fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
         stream.set_nodelay(true)?;
         let mut out = stream.try_clone()?;

@@ -1,4 +1,4 @@
-//! `loadlab find`: a plan or a URL and what is expected of it → the most load that meets it.
+//! `loadlab find`: a plan or a URL with its expectations → the highest load that meets them.
 
 use std::path::{Path, PathBuf};
 
@@ -23,11 +23,11 @@ use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A trial that nothing says the length of.
+/// The default length of a trial.
 const LEVEL_NS: u64 = 10 * SECOND_NS;
-/// A trial settles no longer than this by itself.
+/// A trial settles no longer than this by default.
 const MOST_SETTLE_NS: u64 = 5 * SECOND_NS;
-/// Ranges that nobody gave.
+/// Default ranges.
 const USERS: (u64, u64) = (1, 1000);
 const RATE: (u64, u64) = (1, 10_000);
 
@@ -41,7 +41,7 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(request) => request,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
-    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    // If it cannot be raised, it stays, and the preflight reports the consequences.
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
@@ -63,7 +63,7 @@ pub fn command(args: &FindArgs) -> Ended {
         Err(ended) => return ended,
     };
     view.title(&title);
-    // That a level is too much is what a trial asks: it is an outcome, and no doubt.
+    // Whether a level is too much is what a trial tests: it is an outcome, not a doubt.
     let emit = |event: RunEvent| {
         if !matches!(event, RunEvent::Doubt { .. }) {
             view.event(&event);
@@ -71,7 +71,7 @@ pub fn command(args: &FindArgs) -> Ended {
     };
     let result = find(&read.plan, &request, &how, &cancel, &emit);
     view.done();
-    // A record that was there before is none of ours.
+    // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(found) => finish(args, &found),
@@ -97,7 +97,7 @@ fn is_url(target: &str) -> bool {
     target.starts_with("http://") || target.starts_with("https://")
 }
 
-/// The plan, or one made of a URL, with what is expected put in.
+/// The plan, or one made from a URL, with the expectations added.
 fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
     let expect: Vec<String> =
         args.expect.iter().map(|e| serde_json::Value::from(e.as_str()).to_string()).collect();
@@ -135,7 +135,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
     url_plan::read("find", &plan, &choice)
 }
 
-/// What is varied, between what, and how long each trial takes.
+/// What is varied, in which range, and how long each trial takes.
 fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     let [case] = plan.cases() else {
         let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
@@ -206,7 +206,7 @@ fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
     }
 }
 
-/// Of a URL who answers is watched; a plan names its components itself.
+/// For a URL, whatever answers is watched; a plan names its components itself.
 fn watch_at(args: &FindArgs) -> Result<Watch, Ended> {
     let is_given = args.watch.no_watch || !args.watch.watch_pid.is_empty();
     match is_url(&args.target) {
@@ -244,7 +244,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     })
 }
 
-/// Nothing was measured; if it came to a record, that says why.
+/// Nothing was measured; if there is a record, it states why.
 fn never_began(args: &FindArgs, how: &RunOptions, error: &RunError) -> Ended {
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     if is_ours && Path::new(&how.out).join("manifest.json").is_file() && !args.progress.quiet {
@@ -269,7 +269,7 @@ fn finish(args: &FindArgs, found: &SearchResult) -> Ended {
         let junit =
             args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit_of_search(&run)));
         let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
-        // Where nothing was measured, the error says it all.
+        // If nothing was measured, the error is sufficient.
         if !args.json && !found.facts.path.is_empty() {
             output::print(&report::brief(&run));
             output::print(&format!("\nrecord: {}\n", found.dir.display()));

@@ -1,7 +1,7 @@
 //! `loadlab list` and `loadlab show`: the runs under a folder, and one of them.
 //!
-//! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take 0.6 s
-//! of CPU, and an index would be one more thing that can be stale.
+//! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take
+//! 0.6 s of CPU, and an index would be one more thing that can become stale.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub fn list(args: &ListArgs) -> Ended {
     let reported = runs_in(&args.dir, args.name.as_deref()).and_then(|runs| {
         let metrics = metrics(&args.trend, &runs)?;
         let all = runs.len();
-        // A trend is read against the baseline, however old that is.
+        // A trend is compared with the baseline, however old that is.
         let is_shown = |i: usize, run: &Listed| i < args.last || run.baseline && !metrics.is_empty();
         let shown: Vec<Listed> =
             runs.into_iter().enumerate().filter(|(i, run)| is_shown(*i, run)).map(|(_, run)| run).collect();
@@ -96,7 +96,7 @@ pub fn show(args: &ShowArgs) -> Ended {
         }
         Ok(match () {
             () if args.brief => brief(&run),
-            // Who names a case wants to see it.
+            // A user who names a case wants to see it.
             () if args.full || case.is_some() => report::render(&run, Format::Text, false),
             () => report::brief(&run),
         })
@@ -110,7 +110,7 @@ pub fn show(args: &ShowArgs) -> Ended {
     }
 }
 
-/// The run, and the case of it. A word that is no run is a case of the newest one.
+/// The run, and the case of it. A word that is not a run is a case of the newest one.
 fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
     let is_run = args.run == Path::new("last") || args.run.is_dir() || args.dir.join(&args.run).is_dir();
     match is_run || args.case.is_some() || args.run.components().count() > 1 {
@@ -119,7 +119,7 @@ fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
     }
 }
 
-/// Leaves one case of a run, or those that a pattern matches.
+/// Keeps one case of a run, or those that a pattern matches.
 fn only(run: &mut RunRecord, case: &str) -> Result<(), String> {
     let names: Vec<String> = run.cases.iter().map(|c| format!("`{}`", c.facts.name)).collect();
     let is_exact = run.cases.iter().any(|c| c.facts.name == case || c.facts.dir == case);

@@ -1,4 +1,4 @@
-//! What each command does.
+//! The implementation of each command.
 
 pub mod about;
 pub mod baseline;
@@ -25,7 +25,7 @@ use crate::output;
 /// Writes to the file that the user named, or else to standard output.
 ///
 /// # Errors
-/// It cannot be written, in words.
+/// The reason in words if it cannot be written.
 pub fn deliver(to: Option<&Path>, form: output::Form, text: &str) -> Result<(), Ended> {
     let Some(path) = to else {
         output::print_as(form, text);

@@ -1,4 +1,4 @@
-//! `loadlab report`: a record → a document, any time later.
+//! `loadlab report`: a record → a document, at any later time.
 
 use loadlab_analysis::Exit;
 use loadlab_record::files;
@@ -32,7 +32,7 @@ fn form_of(format: Format) -> Form {
     }
 }
 
-/// The run in one of the forms.
+/// The run in one of the formats.
 pub fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
     match format {
         Format::Text => {
@@ -48,7 +48,7 @@ pub fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
     }
 }
 
-/// Columns and colour of a text.
+/// Width and colour of a text.
 fn shape(to_file: bool) -> (usize, bool) {
     match to_file {
         true => (100, false),
@@ -79,13 +79,13 @@ pub fn write_reports(run: &RunRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// A run's HTML report: as it was written, or made now where it could not be; `None` where there is no record.
+/// A run's HTML report: the written one, or made now if it could not be written; `None` without a record.
 pub fn page_of(dir: &std::path::Path) -> Option<String> {
     let made = || read_run(dir).ok().map(|run| loadlab_report::html(&loadlab_report::compose(&run)));
     std::fs::read_to_string(dir.join("report.html")).ok().or_else(made)
 }
 
-/// The end of a run, for standard output.
+/// The summary at the end of a run, for standard output.
 pub fn brief(run: &RunRecord) -> String {
     let (width, colour) = (output::out_width(), output::out_has_colour());
     loadlab_report::text(&loadlab_report::brief(run), width, colour)

@@ -37,7 +37,7 @@ pub fn command(args: &RunArgs) -> Ended {
         Ok(metrics) => metrics,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
-    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    // If it cannot be raised, it stays, and the preflight reports the consequences.
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
@@ -51,7 +51,7 @@ pub fn command(args: &RunArgs) -> Ended {
     for remark in &read.plan.notes {
         note(remark);
     }
-    // That there are few trials the report says, and how fast the system is only the run.
+    // The report mentions that there are few trials, and only the run shows how fast the system is.
     for foreseen in foreseen(&read.plan).iter().filter(|f| f.by == By::Requests) {
         note(&foreseen.text);
     }
@@ -64,7 +64,7 @@ pub fn command(args: &RunArgs) -> Ended {
     view.remarks(fitness(&read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     view.done();
-    // A record that was there before is none of ours.
+    // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(result) => finish(args, &result),
@@ -73,9 +73,9 @@ pub fn command(args: &RunArgs) -> Ended {
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
 }
 
-/// Nothing was measured; if it came to a record, that says why.
+/// Nothing was measured; if there is a record, it states why.
 fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
-    // A record that was there before is none of ours.
+    // A record that already existed is not ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     let written = is_ours && read_run(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
     if written && !args.progress.quiet {
@@ -118,7 +118,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     })
 }
 
-/// What this machine would do to the plan's loads, each thing once.
+/// How this machine would affect the plan's loads, each finding once.
 fn fitness(read: &ReadPlan, threads: usize) -> Vec<String> {
     let facts = preflight::read(Duration::ZERO);
     let mut notes: Vec<String> = Vec::new();
@@ -132,7 +132,7 @@ fn fitness(read: &ReadPlan, threads: usize) -> Vec<String> {
     notes
 }
 
-/// `./loadlab-runs/NAME-TIME`, with a number behind it should that be there already.
+/// `./loadlab-runs/NAME-TIME`, with a number appended if that already exists.
 pub fn default_out(name: &str) -> PathBuf {
     let name = loadlab_record::store::case_dir_name(name);
     let time: String = rfc3339_now().chars().filter(char::is_ascii_digit).collect();
@@ -160,7 +160,7 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     if !args.json {
         output::print(&report::brief(&run));
     }
-    // What was not said while it ran is said now: no exit code stands without its reason.
+    // What was not reported during the run is reported now: every exit code needs a reason.
     let silent = args.progress.quiet && result.exit == Exit::CouldNotRun;
     let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
@@ -177,7 +177,7 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     }
 }
 
-/// What spoiled trials, which nobody was reported while they ran. What follows from the same is reported once.
+/// What spoiled trials and was not reported while they ran. Consequences of the same cause are reported once.
 fn report_failures(result: &RunResult) {
     let mut reported: Vec<&str> = Vec::new();
     for trial in &result.trials {

@@ -1,5 +1,5 @@
-//! `loadlab bench` that keeps a record: its options become a plan of one case, or with `--vs` of two whose trials take
-//! turns, and that is run as any other plan.
+//! `loadlab bench` with a record: its options become a plan of one case, or with `--vs` of two whose trials take
+//! turns, which is run like any other plan.
 
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    // If it cannot be raised, it stays, and the preflight reports the consequences.
     let _ = open_files::raise();
     let metrics = match args.metrics.wanted() {
         Ok(metrics) => metrics,
@@ -56,7 +56,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     view.done();
-    // A record that was there before is not ours.
+    // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(result) => finish(args, &result),
@@ -104,7 +104,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
     Ok((read, how))
 }
 
-/// Whether a plan can say all of it.
+/// Whether a plan can express all of it.
 fn sayable(args: &BenchArgs) -> Result<(), String> {
     let unsayable = [(args.connections.is_some(), "--connections"), (args.source.is_some(), "--source")];
     if let Some((_, option)) = unsayable.iter().find(|(given, _)| *given) {
@@ -150,7 +150,7 @@ fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
     Ok(plan)
 }
 
-/// What the two are called: by their URLs, unless those are one.
+/// The names of the two: by their URLs, unless those are the same.
 fn names(base: &str, other: &str) -> [String; 2] {
     let shown = |url: &str| mask::text(url).into_owned();
     match base == other {
@@ -241,7 +241,7 @@ fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
     }
 }
 
-/// The second URL's trials beside those of the first.
+/// Compares the second URL's trials with those of the first.
 fn compared(args: &BenchArgs, run: &RunRecord) -> Option<Comparison> {
     let all = findings(run);
     let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
@@ -251,7 +251,7 @@ fn compared(args: &BenchArgs, run: &RunRecord) -> Option<Comparison> {
     }
 }
 
-/// One word for all figures: `better` and `worse` where no figure says the contrary.
+/// One word for all figures: `better` and `worse` if no figure contradicts it.
 fn verdict(comparison: &Comparison) -> &'static str {
     let has = |call: Call| comparison.called(call).next().is_some();
     match (has(Call::Better), has(Call::Worse), has(Call::CannotTell)) {
@@ -284,7 +284,7 @@ fn verdict_line(comparison: &Comparison) -> String {
         let call = if word == "mixed" { format!(" {}", row.call.name()) } else { String::new() };
         Some(format!("{}{call} {}{}", row.metric.id, number(effect.value), interval.unwrap_or_default()))
     };
-    // A figure without a ratio has the reason.
+    // A figure without a ratio shows the reason.
     let figures: Vec<String> = deciding.filter_map(|row| figure(row).or_else(|| row.note.clone())).collect();
     let figures = match &comparison.why_not {
         _ if !figures.is_empty() => figures.join(", "),
@@ -322,7 +322,7 @@ fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: O
     output::print(&loadlab_report::text(&document, output::out_width(), output::out_has_colour()));
 }
 
-/// What `bench` shows without a record.
+/// The output of `bench` without a record.
 fn show_one(args: &BenchArgs, run: &RunRecord) {
     let Some(trial) = run.cases.iter().flat_map(|c| &c.trials).next() else { return };
     let Some(summary) = &trial.summary else { return };

@@ -1,5 +1,5 @@
-//! A plan made of a URL and options, for commands that load a URL as a run. It is text like any other plan: it is what the
-//! record shows.
+//! Builds a plan from a URL and options, for commands that load a URL as a run. It is text like any other plan: the
+//! record shows it.
 
 use std::path::Path;
 
@@ -15,15 +15,15 @@ use crate::exit::Ended;
 /// Methods that are keys of a step.
 const METHODS: [&str; 7] = ["get", "post", "put", "delete", "patch", "head", "options"];
 
-/// A map of a plan.
+/// A map in a plan.
 pub type Keys = Map<String, Value>;
 
-/// Text in which nothing stands for a variable.
+/// Escapes text so that nothing in it is taken as a variable.
 pub fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 
-/// A duration as a plan has it.
+/// A duration in the plan's notation.
 pub fn duration(ns: u64) -> Value {
     Value::from(match ns {
         ns if ns % 1_000_000_000 == 0 => format!("{}s", ns / 1_000_000_000),
@@ -32,11 +32,11 @@ pub fn duration(ns: u64) -> Value {
     })
 }
 
-/// The one step of a journey: the request as the options have it. `target` is the URL in the plan's own words, variables
-/// included.
+/// The single step of a journey: the request that the options define. `target` is the URL in plan syntax, including
+/// variables.
 ///
 /// # Errors
-/// In words: what a plan cannot say, or a file that cannot be read.
+/// The reason in words: something a plan cannot express, or a file that cannot be read.
 pub fn step(request: &RequestArgs, target: &str) -> Result<Value, String> {
     let method = request.method().to_ascii_lowercase();
     if !METHODS.contains(&method.as_str()) {
@@ -64,7 +64,7 @@ pub fn step(request: &RequestArgs, target: &str) -> Result<Value, String> {
     Ok(Value::from(step))
 }
 
-/// Header fields of a step. Of a plan each has one value.
+/// Header fields of a step. In a plan each has one value.
 fn headers(request: &RequestArgs) -> Result<Keys, String> {
     let mut headers = Keys::new();
     for (name, value) in given::headers(&request.headers, "-H", false)? {
@@ -78,10 +78,10 @@ fn headers(request: &RequestArgs) -> Result<Keys, String> {
     Ok(headers)
 }
 
-/// What the options say about all requests of a load.
+/// The options for all requests of a load.
 ///
 /// # Errors
-/// In words: a file that cannot be read.
+/// The reason in words: a file that cannot be read.
 pub fn of_request(load: &mut Keys, request: &RequestArgs) -> Result<(), String> {
     let mut set = |key: &str, value: Value| load.insert(key.to_owned(), value);
     if let Some(ns) = request.timeout {
@@ -119,12 +119,12 @@ pub fn of_request(load: &mut Keys, request: &RequestArgs) -> Result<(), String> 
     Ok(())
 }
 
-/// A path that means the same wherever the plan lies.
+/// An absolute path, which means the same wherever the plan is.
 pub fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
-/// The text of a plan: a key on each line, those of `load` as well.
+/// The text of a plan: each key on its own line, including those of `load`.
 pub fn text(plan: &Keys) -> String {
     let mut out = String::new();
     for (key, value) in plan {
@@ -139,7 +139,7 @@ pub fn text(plan: &Keys) -> String {
     out
 }
 
-/// Checks such a plan, as if it lay in the current folder.
+/// Checks such a plan as if it were in the current folder.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -1,4 +1,4 @@
-//! What the live views say of the state, in the same words and figures on the screen and on the page.
+//! How the live views present the state, with the same words and figures on the screen and on the page.
 
 use loadlab_record::load::Counts;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
@@ -13,12 +13,12 @@ const FULL: f64 = 0.95;
 /// How much of something a component uses.
 pub struct Use {
     pub reported: Option<String>,
-    /// Of its limit.
+    /// Share of its limit.
     pub share: Option<f64>,
     pub limit: Option<String>,
 }
 
-/// A way requests ended, or did not.
+/// A way in which requests ended, or did not.
 pub struct Outcome {
     pub name: &'static str,
     pub count: u64,
@@ -39,7 +39,7 @@ pub fn ms(value: Option<f64>) -> String {
     value.map_or(figures::NOTHING.to_owned(), |ms| format_duration_ns(ms * 1e6))
 }
 
-/// How far a load is: the share of it that is over, if that is known, and what is left.
+/// How far a load is: the share that is over, if known, and what is left.
 pub fn far(load: &Load) -> (Option<f64>, String) {
     let p = &load.progress;
     let done = p.counts.ok + p.counts.failed();
@@ -54,7 +54,7 @@ pub fn far(load: &Load) -> (Option<f64>, String) {
     }
 }
 
-/// The ways that occurred: ok first, what is in flight last.
+/// The outcomes that occurred: ok first, in flight last.
 pub fn outcomes(c: &Counts) -> Vec<Outcome> {
     let mut all = vec![Outcome { name: "ok", count: c.ok, weight: Weight::Good }];
     all.extend(c.failures.nonzero().map(|(kind, count)| Outcome {
@@ -69,7 +69,7 @@ pub fn outcomes(c: &Counts) -> Vec<Outcome> {
     all
 }
 
-/// Components in the order in which they are shown: loadlab itself last, the host not at all.
+/// Components in display order: loadlab itself last, the host not at all.
 pub fn shown(components: &[Component]) -> Vec<&Component> {
     let own = |c: &&Component| c.name == "loadlab";
     let others = components.iter().filter(|c| !matches!(c.name.as_str(), "loadlab" | "host"));
@@ -94,17 +94,17 @@ pub fn memory(c: &Component) -> Use {
     }
 }
 
-/// The share of the last second in which a limit stopped it, where that is worth saying.
+/// The share of the last second in which a limit stopped it, if that is worth showing.
 pub fn stopped(c: &Component) -> Option<String> {
     c.throttled.filter(|t| *t > 0.005).map(figures::percent)
 }
 
-/// What goes in and out.
+/// Its network traffic.
 pub fn net(c: &Component) -> Option<String> {
     c.net_per_s.map(|net| format!("{}/s", format_bytes(net)))
 }
 
-/// The name of a figure, with its load where there are several.
+/// The name of a figure, with its load if there are several.
 pub fn figure_name(state: &State, figure: &Figure) -> String {
     match state.loads.len() {
         0 | 1 => figure.facts.name.clone(),
@@ -112,7 +112,7 @@ pub fn figure_name(state: &State, figure: &Figure) -> String {
     }
 }
 
-/// How a share of a limit is to be taken.
+/// The significance of a share of a limit.
 pub fn weight_of(share: Option<f64>) -> Weight {
     match share {
         Some(s) if s >= FULL => Weight::Bad,

@@ -1,7 +1,7 @@
-//! What is seen while something runs: one state, which events alone change, for screen and page alike. Neither adds
+//! What is shown while something runs: one state, changed only by events, for both screen and page. Neither adds
 //! anything up itself.
 //!
-//! Whoever tells an event waits for this lock and for nothing else; who shows takes a copy and lets go.
+//! A thread that reports an event waits for this lock and for nothing else; a view takes a copy and releases it.
 
 pub mod display;
 pub mod state;
@@ -14,7 +14,7 @@ use loadlab_run::RunEvent;
 
 use state::State;
 
-/// The state, and since when.
+/// The state, and when it began.
 pub struct Live {
     state: Mutex<State>,
     began: Instant,
@@ -26,17 +26,17 @@ impl Live {
         Live { state: Mutex::new(State::new(title)), began: Instant::now() }
     }
 
-    /// Takes an event in.
+    /// Applies an event.
     pub fn event(&self, event: &RunEvent) {
         self.change(|state, now_s| state.event(now_s, event));
     }
 
-    /// Takes a remark in, among the events.
+    /// Adds a remark to the events.
     pub fn remark(&self, text: &str) {
         self.change(|state, now_s| state.remark(now_s, text));
     }
 
-    /// Says where the same is seen in a browser.
+    /// Sets the URL at which a browser shows the same.
     pub fn page(&self, url: &str) {
         self.change(|state, _| state.page = Some(url.to_owned()));
     }

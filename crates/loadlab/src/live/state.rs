@@ -1,4 +1,4 @@
-//! What the live screen shows, as events have told it. No clock: every change says when it came.
+//! The contents of the live screen, built from events. It has no clock: every change comes with its time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,14 +15,14 @@ use loadlab_run::event::Progress;
 
 use super::words::{bottleneck_words, describe, doubt_words, first_figures};
 
-/// Seconds of a line, whether drawn in blocks or by the page.
+/// How many seconds of a line are kept, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;
 /// Events kept; more do not fit on any screen.
 const EVENTS: usize = 200;
-/// Cases and trials kept that are done.
+/// How many finished cases and trials are kept.
 const DONE: usize = 200;
 
-/// How a line is to be taken.
+/// The significance of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     Plain,
@@ -35,7 +35,7 @@ pub enum Weight {
 #[derive(Clone, Default)]
 pub struct State {
     pub title: String,
-    /// Place of the trial and how many there are.
+    /// Index of the trial and the number of trials.
     pub place: Option<(usize, usize)>,
     /// Case and trial.
     pub trial: String,
@@ -47,17 +47,17 @@ pub struct State {
     pub probes: Vec<Probe>,
     /// The figures that matter of each load, in the plan's order.
     pub figures: Vec<Figure>,
-    /// What the plan says about them, for the case under way.
+    /// The plan's definitions of them, for the current case.
     facts: Vec<FigureFacts>,
-    /// Trials that are done.
+    /// Finished trials.
     pub done: VecDeque<(Weight, String)>,
-    /// When, how to take it, what.
+    /// When, its significance, what.
     pub events: VecDeque<(f64, Weight, String)>,
-    /// Why trials are not to be trusted, or not wholly.
+    /// Why trials are not, or not fully, trustworthy.
     pub doubts: VecDeque<(Weight, String)>,
-    /// Where the same is seen in a browser.
+    /// The URL at which a browser shows the same.
     pub page: Option<String>,
-    /// Trials begun so far: who follows knows by it that loads and components are others.
+    /// Trials begun so far: tells readers when loads and components have been replaced.
     pub trials: u64,
     limits: BTreeMap<String, f64>,
 }
@@ -70,10 +70,10 @@ pub struct Load {
     pub planned_s: Option<f64>,
     pub planned_requests: Option<u64>,
     pub progress: Progress,
-    /// Counts of its earlier batches in this trial: each batch counts anew.
+    /// Counts of its earlier batches in this trial: each batch starts counting at zero.
     pub before: Counts,
     pub running: bool,
-    /// Seconds told so far; the last of them are kept below.
+    /// Seconds reported so far; the last of them are kept below.
     pub seconds: u64,
     /// Their ends on the trial's clock.
     pub at_s: VecDeque<Option<f64>>,
@@ -94,13 +94,13 @@ pub struct Component {
     pub memory_limit_bytes: Option<u64>,
     /// Share of the last second in which a CPU limit stopped it.
     pub throttled: Option<f64>,
-    /// In and out together, by second.
+    /// Received and sent together, by second.
     pub net_per_s: Option<f64>,
-    /// Readings so far; of the last of them cores, and when on the trial's clock.
+    /// Readings so far; for the last of them cores, and when on the trial's clock.
     pub readings: u64,
     pub at_s: VecDeque<Option<f64>>,
     pub cpu: VecDeque<Option<f64>>,
-    /// As it was read last.
+    /// The last reading.
     pub last: Option<Sample>,
 }
 
@@ -118,7 +118,7 @@ pub struct Probe {
 pub struct Figure {
     pub load: String,
     pub facts: FigureFacts,
-    /// What it came to last.
+    /// Its latest value.
     pub value: FigureValue,
     /// Values so far; the last of them are kept.
     pub count: u64,
@@ -230,7 +230,7 @@ impl State {
     fn second(&mut self, tick: &Tick) {
         let Some(load) = self.loads.iter_mut().find(|l| l.name == tick.load) else { return };
         let length_s = tick.to_s - tick.from_s;
-        // The last few milliseconds of a load tell no rate.
+        // The last few milliseconds of a load yield no rate.
         if length_s < 0.1 {
             return;
         }
@@ -269,7 +269,7 @@ impl State {
         self.components[at].read(sample);
     }
 
-    /// A trial's line, and its doubts among the events.
+    /// A trial's line, with its doubts among the events.
     fn trial_ended(&mut self, now_s: f64, summary: Option<&Summary>, failure: Option<&str>) {
         self.phase(now_s, "taking down");
         let Some(s) = summary else {

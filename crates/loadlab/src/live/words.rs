@@ -50,12 +50,12 @@ pub fn describe(event: &RunEvent) -> Option<String> {
     })
 }
 
-/// A doubt in a line, by the names of the report. The hint stands there, too.
+/// A doubt in a line, with the report's wording. The hint is in the report, too.
 pub fn doubt_words(doubt: &Doubt) -> String {
     format!("{} {}: {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind, doubt.evidence)
 }
 
-/// `, first bottleneck web (cpu_limit)`; nothing where there is none.
+/// `, first bottleneck web (cpu_limit)`; empty if there is none.
 pub fn bottleneck_words(summary: &Summary) -> String {
     let Some(bottleneck) = &summary.bottleneck else { return String::new() };
     match (&bottleneck.component, bottleneck.kind) {
@@ -65,15 +65,15 @@ pub fn bottleneck_words(summary: &Summary) -> String {
     }
 }
 
-/// Figures that matter which a line of text names.
+/// How many of the figures that matter a line of text names.
 pub const IN_LINE: usize = 3;
 
-/// What a figure that matters came to: an estimate where samples are few, `–` while nothing is known.
+/// The value of a figure that matters: an estimate if samples are few, `–` while nothing is known.
 pub fn figure(facts: &FigureFacts, value: &FigureValue) -> String {
     figures::in_cell(metric::of_figure(value, facts.kind), &Metric::of_plan(facts)).0
 }
 
-/// The first figures that matter, each with its name; `None` where the plan names none.
+/// The first figures that matter, each with its name; `None` if the plan names none.
 pub fn first_figures(facts: &[FigureFacts], summary: &Summary) -> Option<String> {
     let nothing = FigureValue::default();
     let words = |f: &FigureFacts| {

@@ -1,4 +1,4 @@
-//! What of a run's state is a metric: names, units, and the values there are. How it is sent is the business of others.
+//! Which parts of a run's state are metrics: names, units, and current values. Sending them is done elsewhere.
 
 use loadlab_analysis::components::cpu_s;
 use loadlab_record::load::Counts;
@@ -10,7 +10,7 @@ use crate::live::state::{Component, Load, Probe, State};
 /// Names and values of labels, in order.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows, from the beginning of a trial on.
@@ -24,15 +24,15 @@ pub enum Kind {
 pub struct Family {
     /// Its name, without `loadlab` and unit, in words with `_`.
     pub name: &'static str,
-    /// What Prometheus ends its name with: the unit, and `_total` for counters.
+    /// The suffix of its Prometheus name: the unit, and `_total` for counters.
     pub suffix: &'static str,
-    /// Its unit, as UCUM has it.
+    /// Its unit, in UCUM notation.
     pub unit: &'static str,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
-    /// What it tells.
+    /// Its description.
     pub help: &'static str,
-    /// Its values; never none.
+    /// Its values; never empty.
     pub points: Vec<(Labels, f64)>,
 }
 
@@ -80,7 +80,7 @@ impl Families {
 type Points = Vec<(Labels, f64)>;
 
 fn loads(all: &mut Families, loads: &[Load]) {
-    // Counters go on over the batches of a trial.
+    // Counters continue over the batches of a trial.
     let each = |read: &dyn Fn(&Progress, &Counts) -> Points| -> Points {
         let of = |l: &Load| {
             let named =
@@ -117,7 +117,7 @@ fn loads(all: &mut Families, loads: &[Load]) {
     all.add(("response", "_seconds", "s", Kind::Gauge), help, quantiles);
 }
 
-/// A figure of components: what it is, what it tells, and how it is read.
+/// A figure of components: its type, its description, and how it is read.
 type OfComponents =
     ((&'static str, &'static str, &'static str, Kind), &'static str, fn(&Sample) -> Option<f64>);
 
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Each batch of a load counts anew; a counter goes on.
+    /// Each batch of a load starts at zero; a counter continues.
     #[test]
     fn counters_go_on_over_batches() {
         let mut state = State::default();

@@ -1,5 +1,5 @@
-//! Metrics for other programs while a run goes on, from events alone: served to Prometheus, pushed to a collector of
-//! OpenTelemetry. Counters begin anew with each trial, as its labels say.
+//! Metrics for other programs during a run, built from events alone: served to Prometheus, or pushed to an
+//! OpenTelemetry collector. Counters restart with each trial, as their labels show.
 
 mod families;
 pub mod otlp;
@@ -22,7 +22,7 @@ pub struct Known {
     since: SystemTime,
 }
 
-/// Metrics that go out until the program ends.
+/// Metrics that are exported until the program ends.
 pub struct Metrics {
     known: Arc<Mutex<Known>>,
     began: Instant,
@@ -30,10 +30,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Begins; none where none are wanted.
+    /// Starts the export; `None` if none is wanted.
     ///
     /// # Errors
-    /// They cannot be served on the address given, or pushed as asked.
+    /// They cannot be served on the given address, or pushed as requested.
     pub fn start(wanted: Wanted, title: &str) -> Result<Option<Metrics>, Ended> {
         if wanted.prometheus.is_none() && wanted.otlp.is_none() {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Metrics {
         Ok(Some(Metrics { known, began: Instant::now(), pusher }))
     }
 
-    /// Takes an event in. Never waits for who reads.
+    /// Applies an event. Never waits for readers.
     pub fn event(&self, event: &RunEvent) {
         let now_s = self.began.elapsed().as_secs_f64();
         let mut known = self.known();
@@ -54,18 +54,18 @@ impl Metrics {
             known.since = SystemTime::now();
         }
         known.state.event(now_s, event);
-        // The next trial begins anew: what this one came to would never be reported.
+        // The next trial starts at zero: otherwise this one's final values would never be reported.
         if let (Some(pusher), RunEvent::TrialEnded { .. }) = (&self.pusher, event) {
             pusher.push(&known);
         }
     }
 
-    /// What went wrong with whoever is pushed to; told once.
+    /// The first push error; returned once.
     pub fn fault(&self) -> Option<String> {
         self.pusher.as_ref()?.fault()
     }
 
-    /// Pushes what is known for the last time, and waits for that a little.
+    /// Pushes the final values, and briefly waits for that.
     pub fn finish(&self) {
         if let Some(pusher) = &self.pusher {
             pusher.finish(&self.known());

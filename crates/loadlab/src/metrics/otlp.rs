@@ -1,8 +1,9 @@
-//! Metrics pushed to a collector of OpenTelemetry: OTLP over HTTP or HTTPS with JSON (opentelemetry-proto 1, `ExportMetricsServiceRequest`).
+//! Metrics pushed to an OpenTelemetry collector: OTLP over HTTP or HTTPS with JSON (opentelemetry-proto 1,
+//! `ExportMetricsServiceRequest`).
 //!
-//! One thread sends, on a connection for each push, and is given what to send: a collector that is slow, refuses or is not
-//! there costs a push and disturbs nothing. What went wrong first is reported once. Sums are cumulative, so that the next push
-//! makes up for a lost one.
+//! One thread sends what it is given, on a connection per push: a collector that is slow, refuses or is down costs a
+//! push and disturbs nothing. The first error is reported once. Sums are cumulative, so that the next push makes up
+//! for a lost one.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -23,13 +24,13 @@ use crate::args::serving::{Collector, Endpoint};
 use crate::exit::Ended;
 use crate::serve::Within;
 
-/// For connecting, and then for all of a push up to its answer, however slowly it comes.
+/// For connecting, and again for a whole push including its answer, however slowly that comes.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// At the end nobody waits longer than this for a collector.
+/// The longest wait for a collector at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(3);
-/// Pushes that wait for their turn; with more the collector has fallen behind, and they are left out.
+/// How many pushes may be queued; beyond that the collector has fallen behind, and they are skipped.
 const WAITING: usize = 16;
-/// Of a collector's answer no more is read.
+/// How many bytes of a collector's answer are read at most.
 const MOST_ANSWER: u64 = 64 << 10;
 /// What pushes.
 struct Sender {
@@ -95,7 +96,7 @@ impl Sender {
     }
 }
 
-/// A hint about a load's options helps nobody here.
+/// Only the first line: hints about a load's options do not help here.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
@@ -107,7 +108,7 @@ fn describe(error: io::Error) -> String {
     }
 }
 
-/// What a collector says to a push.
+/// Evaluates a collector's answer to a push.
 fn answer(stream: impl Read) -> Result<(), String> {
     let mut reader = BufReader::new(stream.take(MOST_ANSWER));
     let (mut line, mut length) = (String::new(), None);
@@ -126,7 +127,7 @@ fn answer(stream: impl Read) -> Result<(), String> {
             length = value.trim().parse::<u64>().ok();
         }
     }
-    // Without a length the connection's end would have to be waited for, and the answer was good.
+    // Without a length we would have to wait for the connection's end, and the answer was good.
     let mut body = Vec::new();
     let _ = reader.take(length.unwrap_or(0)).read_to_end(&mut body);
     let reported: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -152,7 +153,7 @@ pub struct Pusher {
 
 enum Message {
     Push(String),
-    /// The last one; whoever waits hears of its end.
+    /// The last one; the receiver waits for its end.
     Last(String, SyncSender<()>),
 }
 
@@ -175,7 +176,7 @@ impl Pusher {
     /// Starts it.
     ///
     /// # Errors
-    /// There is no thread for it; certificates cannot be read; a header field that is none.
+    /// No thread can be started; certificates cannot be read; an invalid header field.
     pub fn start(collector: Collector, known: Arc<Mutex<Known>>) -> Result<Pusher, Ended> {
         let sender =
             Sender::new(collector).map_err(|e| Ended::error(Exit::BadPlan, format!("--otlp: {e}")))?;
@@ -192,13 +193,13 @@ impl Pusher {
         Ok(Pusher { bodies, fault })
     }
 
-    /// Pushes what is known now, when its turn comes.
+    /// Queues what is known now.
     pub fn push(&self, known: &Known) {
-        // Full: the collector has fallen behind, and what went wrong is reported by the thread.
+        // Full: the collector has fallen behind, and the thread reports the error.
         let _ = self.bodies.try_send(Message::Push(document(known, SystemTime::now())));
     }
 
-    /// Pushes for the last time and waits for that, for a little.
+    /// Pushes for the last time and briefly waits for that.
     pub fn finish(&self, known: &Known) {
         let (done, wait) = sync_channel(1);
         let last = Message::Last(document(known, SystemTime::now()), done);
@@ -207,7 +208,7 @@ impl Pusher {
         }
     }
 
-    /// What went wrong first; once.
+    /// The first error; returned once.
     pub fn fault(&self) -> Option<String> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         let first = fault.first.clone().filter(|_| !fault.reported)?;
@@ -239,7 +240,7 @@ fn push_all(sender: &Sender, known: &Mutex<Known>, bodies: &Receiver<Message>, f
     }
 }
 
-/// `ExportMetricsServiceRequest` as its JSON mapping has it: 64-bit numbers as text, enumerations as numbers.
+/// `ExportMetricsServiceRequest` in its JSON mapping: 64-bit numbers as text, enumerations as numbers.
 fn document(known: &Known, now: SystemTime) -> String {
     let (since, now) = (nanoseconds(known.since), nanoseconds(now));
     let metrics: Vec<Value> = families(&known.state).into_iter().map(|f| metric(&f, &since, &now)).collect();
@@ -267,7 +268,7 @@ fn attribute(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-/// A counter is a sum that only grows, told as its whole since the trial began.
+/// A counter is a monotonic sum, reported as its total since the trial began.
 fn metric(family: &Family, since: &str, now: &str) -> Value {
     let points = |start: bool| -> Vec<Value> {
         let point = |(labels, value): &(Labels, f64)| {

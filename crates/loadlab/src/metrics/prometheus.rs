@@ -1,5 +1,5 @@
-//! Metrics as Prometheus text (exposition format 0.0.4), served over HTTP, to whom the guard of the live page lets in:
-//! on loopback to who names loopback as the host, and nowhere to the pages of others.
+//! Metrics as Prometheus text (exposition format 0.0.4), served over HTTP, with access checked by the live page's
+//! guard: on loopback only for requests that name loopback as the host, and never for pages of other sites.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,14 +31,14 @@ pub fn serve(address: SocketAddr, known: Arc<Mutex<Known>>) -> Result<(), Ended>
     answer_each(listener, "metrics", move |stream| answer(stream, hosts, &known)).map_err(cannot)
 }
 
-/// The same answer to whatever is asked.
+/// The same answer to every request.
 fn answer(mut stream: TcpStream, hosts: Host, known: &Mutex<Known>) -> std::io::Result<()> {
     let Some(head) = read_head(&mut stream)? else { return refuse(&mut stream, &Refusal::GARBLED) };
     let admitted = match admit_without_token(&head, hosts) {
         Ok(admitted) => admitted,
         Err(refusal) => return refuse(&mut stream, &refusal),
     };
-    // Who tells events waits for this lock: a copy is taken under it, and written down after it.
+    // Threads that report events wait for this lock: copy under it, and format afterwards.
     let state = known.lock().unwrap_or_else(PoisonError::into_inner).state.clone();
     let fields = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
     write_answer(&mut stream, "200 OK", fields, &exposition(&state), admitted.is_head)
@@ -64,7 +64,7 @@ fn exposition(state: &State) -> String {
     out
 }
 
-/// The value of a label.
+/// Escapes the value of a label.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,7 +1,7 @@
 //! Which run the runs of a plan are compared with.
 //!
-//! A file in the folder of runs says so, by the plan's name: runs may be moved together with it, and whoever deletes it
-//! has deleted nothing else.
+//! It is recorded in a file in the folder of runs, by the plan's name: runs can be moved together with it, and
+//! deleting it deletes nothing else.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ pub struct Baselines {
 }
 
 impl Baselines {
-    /// Those of a folder of runs; none where there is no file.
+    /// The baselines of a folder of runs; none without a file.
     ///
     /// # Errors
-    /// In words: the file is there, and cannot be read.
+    /// The reason in words: the file exists, but cannot be read.
     pub fn of(dir: &Path) -> Result<Baselines, String> {
         let file = dir.join(FILE);
         let runs = match std::fs::read_to_string(&file) {
@@ -35,15 +35,15 @@ impl Baselines {
         Ok(Baselines { dir: dir.to_owned(), runs })
     }
 
-    /// The folder's name of the baseline of a plan.
+    /// The folder name of a plan's baseline.
     pub fn name_of(&self, plan: &str) -> Option<&str> {
         self.runs.get(plan).map(String::as_str)
     }
 
-    /// The folder of the baseline of a plan.
+    /// The folder of a plan's baseline.
     ///
     /// # Errors
-    /// In words with a hint: there is none, or it is gone.
+    /// The reason in words with a hint: there is none, or it is gone.
     pub fn run_of(&self, plan: &str) -> Result<PathBuf, String> {
         let hint = "hint: `loadlab baseline RUN` sets the baseline; `--baseline=RUN` uses any run";
         match self.name_of(plan).map(|name| self.dir.join(name)) {
@@ -55,10 +55,10 @@ impl Baselines {
         }
     }
 
-    /// Whole or not at all: somebody else may be reading it.
+    /// Written atomically: another process may be reading it.
     ///
     /// # Errors
-    /// In words: it cannot be written.
+    /// The reason in words if it cannot be written.
     pub fn write(&self) -> Result<(), String> {
         let file = self.dir.join(FILE);
         let text = serde_json::to_string_pretty(&self.runs).map_err(|e| e.to_string())?;
@@ -67,15 +67,16 @@ impl Baselines {
     }
 }
 
-/// The folder a run lies in, and its name there. The baseline of a run is reported there, wherever it was asked from.
+/// The folder that contains a run, and the run's name in it. A run's baseline is recorded there, whatever the current
+/// folder.
 ///
 /// # Errors
-/// In words: it lies nowhere.
+/// The reason in words: it has no parent folder.
 pub fn place_of(run: &Path) -> Result<(PathBuf, String), String> {
     let cannot = |e: std::io::Error| format!("cannot find {}: {e}", run.display());
     let whole = std::fs::canonicalize(run).map_err(cannot)?;
     match (run.parent(), whole.parent(), whole.file_name()) {
-        // As it was written, where that says it: messages are shorter.
+        // As typed, if that has both: messages are shorter.
         (Some(above), Some(_), Some(name))
             if run.file_name() == Some(name) && !above.as_os_str().is_empty() =>
         {

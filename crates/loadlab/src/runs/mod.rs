@@ -1,4 +1,4 @@
-//! Folders of runs: which are there, by their names and ages, and which of them are baselines.
+//! Folders of runs: which exist, by name and age, and which of them are baselines.
 
 pub mod baselines;
 
@@ -13,7 +13,7 @@ use baselines::Baselines;
 /// A run's folder by path, by its name in a folder of runs, or as the newest there.
 ///
 /// # Errors
-/// In words: there is no run.
+/// The reason in words: there is no run.
 pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
     let named = runs.join(run);
     if run.is_dir() || (run != Path::new("last") && !named.is_dir()) {
@@ -29,7 +29,7 @@ pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// Runs in a folder, newest first. What cannot be read is reported and left out; other folders are none of ours.
+/// Runs in a folder, newest first. What cannot be read is reported and left out; other folders are ignored.
 pub fn runs_in(dir: &Path, name: Option<&str>) -> Result<Vec<Listed>, String> {
     let cannot = |e: std::io::Error| {
         format!(

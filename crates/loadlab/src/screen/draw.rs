@@ -1,5 +1,5 @@
-//! The live screen as lines of text: nothing is wider than the terminal, and what is less urgent gives way to what
-//! is more where there are few rows.
+//! The live screen as lines of text: nothing is wider than the terminal, and with few rows, less urgent things give
+//! way to more urgent ones.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
     disarm(frame.buffer_mut());
 }
 
-/// Whatever was forgotten above: nothing on the screen steers the terminal. What takes no column, such as an override of
-/// the writing direction, stands in one cell with the character before it.
+/// A safety net: nothing on the screen may control the terminal. What takes no column, such as an override of the
+/// writing direction, shares a cell with the character before it.
 fn disarm(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if cell.symbol().chars().any(is_harmful) {
@@ -48,7 +48,7 @@ impl Page {
             lines.extend(self.load(load, state.loads.len() > 1));
         }
         let mut left_over = rows.saturating_sub(lines.len());
-        // Events come last and get at least three rows with their heading, where something has happened.
+        // Events come last and get at least three rows including their heading, if there are any.
         let events_need = if state.events.is_empty() { 0 } else { 4 };
         let done_need = if state.done.is_empty() { 0 } else { 3 };
         let mut section =
@@ -101,7 +101,7 @@ impl Page {
         lines
     }
 
-    /// How far it is, its rate and its response times with their last seconds, and how requests ended.
+    /// Its progress, its rate and response times with their last seconds, and how requests ended.
     fn load(&self, load: &Load, named: bool) -> Vec<Line<'static>> {
         let p = &load.progress;
         let mut lines = vec![self.far(load, named)];
@@ -151,7 +151,7 @@ impl Page {
         Line::from(spans)
     }
 
-    /// A row each: CPU against its limit, memory against its limit, and what else tells of trouble.
+    /// One row each: CPU against its limit, memory against its limit, and other signs of trouble.
     fn components(&self, components: &[Component]) -> Vec<Line<'static>> {
         let shown = display::shown(components);
         let names =
@@ -203,7 +203,7 @@ impl Page {
         spans
     }
 
-    /// A row each: its name, what it comes to so far, and its last seconds.
+    /// One row each: its name, its current value, and its last seconds.
     fn figures(&self, state: &State) -> Vec<Line<'static>> {
         let name = |f: &Figure| harmless(&display::figure_name(state, f));
         let value = |f: &Figure| words::figure(&f.facts, &f.value);
@@ -230,7 +230,7 @@ impl Page {
         state.probes.iter().map(line).collect()
     }
 
-    /// A line whose rest is drawn in blocks: the last seconds that fit.
+    /// A line whose remainder is drawn in blocks: the last seconds that fit.
     fn with_spark(&self, lead: &str, values: &VecDeque<Option<f64>>) -> Line<'static> {
         let lead = cut(lead, self.width);
         let room = self.width.saturating_sub(width_of(&lead)).min(120);

@@ -1,8 +1,8 @@
-//! The live screen: what a run is doing, renewed a few times a second on the terminal's other screen, so that what
-//! stood there before comes back at the end.
+//! The live screen: what a run is doing, renewed a few times a second on the terminal's alternate screen, so that the
+//! earlier contents come back at the end.
 //!
-//! Events change the state ([`crate::live`]); a thread of its own draws it. Whoever tells an event waits for a lock and
-//! never for the terminal. However the program ends – in good order, by a second Ctrl-C, by a panic – [`restore`]
+//! Events change the state ([`crate::live`]); a separate thread draws it. A thread that reports an event waits for a
+//! lock and never for the terminal. However the program ends – cleanly, by a second Ctrl-C, by a panic – [`restore`]
 //! gives the terminal back.
 
 mod draw;
@@ -25,14 +25,14 @@ use loadlab_system::background;
 
 use crate::live::Live;
 
-/// Between two pictures: quicker is not read.
+/// Between two frames: faster is not readable.
 const PERIOD: Duration = Duration::from_millis(200);
-/// A terminal below this has no room for a screen.
+/// A smaller terminal has no room for a screen.
 const LEAST: Rect = Rect { x: 0, y: 0, width: 36, height: 12 };
 
-/// The other screen is shown.
+/// The alternate screen is shown.
 static SHOWN: AtomicBool = AtomicBool::new(false);
-/// How the terminal was before.
+/// The terminal's settings before.
 static BEFORE: OnceLock<Termios> = OnceLock::new();
 
 /// A screen that is being drawn.
@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Screen {
-    /// Takes the terminal behind standard error; `None` where there is no room, or no thread to draw.
+    /// Takes over the terminal behind standard error; `None` if there is no room, or no thread to draw.
     pub fn start(live: Arc<Live>, colour: bool) -> Option<Screen> {
         let area = area()?;
         let shared = Arc::new(Shared { live, ended: Mutex::new(false), end: Condvar::new() });
@@ -86,7 +86,7 @@ impl Drop for Screen {
 }
 
 impl Shared {
-    /// Until the end, or until the terminal is gone.
+    /// Draws until the end, or until the terminal is gone.
     fn draw(&self, mut shown: Rect, colour: bool) {
         let options = TerminalOptions { viewport: Viewport::Fixed(shown) };
         let Ok(mut terminal) = Terminal::with_options(CrosstermBackend::new(stderr()), options) else {
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// Standard error, past `output`.
+/// Standard error, bypassing `output`.
 #[expect(
     clippy::disallowed_methods,
     reason = "the screen takes the whole terminal; `disarm` makes its cells harmless"
@@ -118,19 +118,19 @@ fn stderr() -> Stderr {
     std::io::stderr()
 }
 
-/// The terminal behind standard error, where it is large enough.
+/// The terminal behind standard error, if it is large enough.
 fn area() -> Option<Rect> {
     let size = tcgetwinsize(stderr()).ok()?;
     let (width, height) = (size.ws_col.min(300), size.ws_row.min(200));
     (width >= LEAST.width && height >= LEAST.height).then_some(Rect { width, height, ..LEAST })
 }
 
-/// Shows the other screen. Keys are not read and must not be shown; Ctrl-C stays what it is.
+/// Shows the alternate screen. Keys are not read and must not be shown; Ctrl-C keeps working.
 fn take_terminal() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
-        // A message on the other screen would be gone with it.
+        // A message on the alternate screen would disappear with it.
         std::panic::set_hook(Box::new(move |panic| {
             restore();
             before(panic);
@@ -145,7 +145,7 @@ fn take_terminal() {
     let _ = execute!(stderr(), EnterAlternateScreen, Hide);
 }
 
-/// Gives the terminal back as it was. Does nothing where no screen is shown; may be called from anywhere.
+/// Gives the terminal back as it was. Does nothing if no screen is shown; may be called from anywhere.
 pub fn restore() {
     if !SHOWN.swap(false, Ordering::AcqRel) {
         return;

@@ -1,13 +1,13 @@
-//! Who is let in: requests that know the token, name this machine as their host, and come from the page itself or from
-//! whoever followed its link. Pure: the bytes of a head go in.
+//! Access control: requests are admitted if they know the token, name this machine as their host, and come from the
+//! page itself or from a user who followed its link. Pure: takes the bytes of a head.
 //!
-//! A page of another site can make a browser send requests to loopback. It does not know the token; a name of its own
-//! that it lets resolve to loopback (DNS rebinding) stands in `Host`; and what it could ask for beside a page to look
-//! at, a browser marks in `Sec-Fetch-Site` and `Origin`.
+//! A page of another site can make a browser send requests to loopback. It does not know the token; a name that it
+//! lets resolve to loopback (DNS rebinding) shows in `Host`; and anything it could request other than a page to view
+//! is marked by the browser in `Sec-Fetch-Site` and `Origin`.
 
 use std::net::IpAddr;
 
-/// A request that is let in.
+/// An admitted request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Admitted<'h> {
     /// What follows the token, without slashes around it.
@@ -16,22 +16,22 @@ pub struct Admitted<'h> {
     pub is_head: bool,
 }
 
-/// One that is not.
+/// A refused request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Of the answer.
+    /// The answer's status.
     pub status: u16,
-    /// Its words in the status line.
+    /// The reason in the status line.
     pub reason: &'static str,
-    /// For whoever reads it.
+    /// A message for the reader.
     pub words: &'static str,
 }
 
 impl Refusal {
-    /// No HTTP.
+    /// Not HTTP.
     pub const GARBLED: Refusal =
         Refusal { status: 400, reason: "Bad Request", words: "this is no request of HTTP/1.1" };
-    /// Nothing is there.
+    /// There is nothing at this path.
     pub const NOT_FOUND: Refusal =
         Refusal { status: 404, reason: "Not Found", words: "there is nothing here" };
     const METHOD: Refusal =
@@ -46,18 +46,18 @@ const TOKEN: Refusal = forbidden("the address lacks its token: follow the link t
 const HOST: Refusal = forbidden("this is for this machine: its host is 127.0.0.1, ::1 or localhost");
 const ORIGIN: Refusal = forbidden("this is for no page but its own");
 
-/// Looks at the head of a request for the page, whose path begins with the token.
+/// Checks the head of a request for the page, whose path begins with the token.
 ///
 /// # Errors
-/// Why it is not let in.
+/// Why it is refused.
 pub fn admit<'h>(head: &'h [u8], token: &str) -> Result<Admitted<'h>, Refusal> {
     admitted(head, Some(token), Host::OfThisMachine)
 }
 
-/// The same where there is no token to know.
+/// The same without a token.
 ///
 /// # Errors
-/// Why it is not let in.
+/// Why it is refused.
 pub fn admit_without_token(head: &[u8], host: Host) -> Result<Admitted<'_>, Refusal> {
     admitted(head, None, host)
 }
@@ -67,7 +67,7 @@ pub fn admit_without_token(head: &[u8], host: Host) -> Result<Admitted<'_>, Refu
 pub enum Host {
     /// Names and addresses of loopback.
     OfThisMachine,
-    /// Any: what is served to a network has names that nobody here knows.
+    /// Any: names in a network are unknown here.
     Any,
 }
 
@@ -95,7 +95,7 @@ fn admitted<'h>(head: &'h [u8], token: Option<&str>, hosts: Host) -> Result<Admi
         path = rest;
     }
     let is_from_itself = all("origin").iter().all(|o| o.strip_prefix("http://") == Some(host));
-    // A link may stand anywhere, such as in the page of a terminal; what it opens, nobody else can read.
+    // A link may be anywhere, such as in a terminal's web page; other sites cannot read what it opens.
     let is_looked_at = all("sec-fetch-mode") == ["navigate"] && all("sec-fetch-dest") == ["document"];
     let is_near = all("sec-fetch-site").iter().all(|s| matches!(*s, "same-origin" | "none"));
     if !(is_from_itself && (is_near || is_looked_at)) {
@@ -116,13 +116,13 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Takes as long whatever they have in common.
+/// Compares in constant time.
 fn is_same(given: &str, token: &str) -> bool {
     let differ = given.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
     given.len() == token.len() && differ == 0
 }
 
-/// Whether an address is one that a browser on this machine may ask for.
+/// Whether an address is one that a browser on this machine may use.
 fn is_own(host: &str) -> bool {
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())

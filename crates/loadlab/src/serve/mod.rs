@@ -1,5 +1,5 @@
-//! Answering over HTTP while a load runs: what the page and the metrics share. Nobody who asks, asks slowly or does not
-//! take the answer keeps others waiting, or takes more than a few threads and a little time.
+//! Answering over HTTP while a load runs: shared by the page and the metrics. No client, however slow it is to ask or
+//! to take its answer, delays others, or takes more than a few threads and a little time.
 
 pub mod guard;
 
@@ -13,24 +13,25 @@ use loadlab_system::background;
 
 use guard::Refusal;
 
-/// Whoever asks has to ask within this time, and then to take the answer within it, however slowly bytes come and go.
+/// The time a client has to send its request, and then again to take the answer, however slowly bytes come and go.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections at a time; more are for nobody who looks at one run.
+/// Connections at a time; viewing one run needs no more.
 const MOST_CONNECTIONS: usize = 32;
 /// The longest head of a request.
 const MOST_HEAD: usize = 16 << 10;
-/// A pause after a connection that could not be taken, as when no open file is left for it: it stays in the queue, and
-/// asking for it again at once would take a core from what is being measured.
+/// A pause after a connection that could not be accepted, for example because no file descriptor was left: it stays
+/// in the queue, and retrying at once would take a core from what is being measured.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Said with everything: nothing is kept, guessed, framed or shared with another origin.
+/// Sent with every answer: nothing is cached, sniffed, framed or shared with another origin.
 pub const KEPT_IN: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
      Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\nX-Frame-Options: DENY\r\n";
 
-/// Answers each connection on a thread of its own, until the program ends. What is beyond [`MOST_CONNECTIONS`] is closed.
+/// Answers each connection on a separate thread, until the program ends. Connections beyond [`MOST_CONNECTIONS`] are
+/// closed.
 ///
 /// # Errors
-/// There is no thread that could wait for connections.
+/// No thread could be started to wait for connections.
 pub fn answer_each(
     listener: TcpListener,
     name: &'static str,
@@ -41,17 +42,17 @@ pub fn answer_each(
         for stream in connections(&listener) {
             let Some(place) = Place::take(&taken) else { continue };
             let answer = answer.clone();
-            // Where there is no thread for it, the connection is closed and its place is free with the closure.
+            // If there is no thread for it, the connection is closed and its place is freed with the closure.
             let _ = spawn(name, move || {
                 let _place = place;
-                // One that went away misses its answer, and nothing else.
+                // A client that went away misses its answer, and nothing else.
                 let _ = answer(stream);
             });
         }
     })
 }
 
-/// One of so many connections.
+/// One of a limited number of connections.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -72,10 +73,10 @@ fn connections(listener: &TcpListener) -> impl Iterator<Item = TcpStream> {
     listener.incoming().filter_map(|stream| stream.map_err(|_| std::thread::park_timeout(PAUSE)).ok())
 }
 
-/// Starts a thread that nobody waits for, behind those that send.
+/// Starts a detached thread, at a lower priority than those that send.
 ///
 /// # Errors
-/// There is none to be had.
+/// No thread can be started.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let behind_the_load = move || {
         background::enter();
@@ -84,7 +85,7 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()>
     std::thread::Builder::new().name(name.into()).spawn(behind_the_load).map(drop)
 }
 
-/// Bytes up to the end of a request's head; `None` where that does not come.
+/// Bytes up to the end of a request's head; `None` if that does not come.
 ///
 /// # Errors
 /// The connection's.
@@ -107,7 +108,7 @@ pub fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
 /// Writes an answer and its end: `fields` are lines of the head.
 ///
 /// # Errors
-/// The connection's, or it is not taken in time.
+/// The connection's, or the answer is not taken in time.
 pub fn write_answer(
     stream: &mut TcpStream,
     status: &str,
@@ -124,7 +125,7 @@ pub fn write_answer(
     if is_head { Ok(()) } else { stream.write_all(body.as_bytes()) }
 }
 
-/// Answers who is not let in.
+/// Answers a refused request.
 ///
 /// # Errors
 /// The connection's.
@@ -134,7 +135,7 @@ pub fn refuse(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
     write_answer(stream, &format!("{status} {reason}"), fields, &format!("{words}\n"), false)
 }
 
-/// A connection for so long, also if something comes or goes now and then.
+/// A connection with a deadline, even if something comes or goes now and then.
 pub struct Within<S> {
     socket: S,
     until: Instant,
@@ -180,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// A service whose answer is a byte, given when the test says so; tells of each that is asked.
+    /// A service whose answer is a byte, given when the test allows it; reports each request.
     fn service() -> (SocketAddr, Receiver<u8>, Sender<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -202,7 +203,7 @@ mod tests {
 
     fn ask(address: SocketAddr, byte: u8) -> TcpStream {
         let mut stream = TcpStream::connect(address).unwrap();
-        // One that is beyond the most may be closed before.
+        // One beyond the maximum may be closed before.
         let _ = stream.write_all(&[byte]);
         stream
     }
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(answer(ask(address, b'q')), None, "one too many is closed");
         drop(goes);
         held.into_iter().for_each(|held| assert_eq!(answer(held), Some(b'h')));
-        // A place is free a moment after its answer.
+        // A place becomes free a moment after its answer.
         while answer(ask(address, b'q')).is_none() {}
     }
 }

@@ -1,4 +1,4 @@
-//! What goes to the pages, and how: frames made once for all of them, a short queue for each, and nobody waits.
+//! What is sent to the pages, and how: frames made once for all of them, a short queue for each, and no waiting.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,18 +10,18 @@ use super::snapshot::frame;
 use crate::live::Live;
 use crate::serve::KEPT_IN;
 
-/// Between two frames: quicker is not read.
+/// Between two frames: faster is not readable.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Frames that wait for a page; one that is further behind comes back and begins anew.
+/// How many frames may be queued for a page; one that is further behind reconnects and starts over.
 const QUEUE: usize = 8;
-/// Seconds and readings in a frame for those who have the earlier ones. A page that missed more begins anew.
+/// How many seconds and readings a frame has for pages with the earlier ones. A page that missed more starts over.
 const TAIL: usize = 8;
-/// A page takes no longer for a frame.
+/// The longest a page may take for a frame.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Something is sent at least so often, or a page that is gone would keep its place.
+/// Something is sent at least this often, or a page that is gone would keep its place.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The pages that follow.
+/// The connected pages.
 #[derive(Default)]
 pub struct Feed {
     pages: Mutex<Pages>,
@@ -31,7 +31,7 @@ pub struct Feed {
 #[derive(Default)]
 struct Pages {
     following: Vec<Page>,
-    /// The last frame: all is over.
+    /// The last frame: everything is over.
     end: Option<Arc<str>>,
 }
 
@@ -42,7 +42,7 @@ struct Page {
 }
 
 impl Feed {
-    /// Until the end: makes frames while there is somebody to read them, and sleeps while there is nobody.
+    /// Runs until the end: makes frames while there are pages to read them, and sleeps while there are none.
     pub fn run(&self, live: &Live) {
         let mut pages = self.pages();
         while pages.end.is_none() {
@@ -61,7 +61,7 @@ impl Feed {
         self.finish(live);
     }
 
-    /// A frame to everybody: all that is known to those who have nothing yet, else what is new.
+    /// Sends a frame to every page: everything to new ones, otherwise only what changed.
     fn send(&self, live: &Live) {
         let (state, now_s) = live.look(|state, now_s| (state.clone(), now_s));
         let tail: Arc<str> = event("now", &frame(&state, now_s, TAIL)).into();
@@ -78,7 +78,7 @@ impl Feed {
         });
     }
 
-    /// What was measured last, then the end; the queues close behind it.
+    /// Sends the last measurements, then the end; the queues close behind it.
     fn finish(&self, live: &Live) {
         self.send(live);
         let mut pages = self.pages();
@@ -88,7 +88,7 @@ impl Feed {
         }
     }
 
-    /// Says that all is over, and returns how many pages follow.
+    /// Announces that everything is over, and returns the number of connected pages.
     pub fn end(&self, is_report: bool) -> usize {
         let mut pages = self.pages();
         pages.end = Some(event("end", &format!("{{\"report\":{is_report}}}")).into());
@@ -96,7 +96,7 @@ impl Feed {
         pages.following.len()
     }
 
-    /// Writes frames to a page until one of them is gone.
+    /// Writes frames to a page until either is gone.
     ///
     /// # Errors
     /// The page went away, or takes too long.
@@ -120,7 +120,7 @@ impl Feed {
         }
     }
 
-    /// A queue of its own; the end where that has come.
+    /// A new queue, or the end frame if it is over.
     fn join(&self) -> Result<Receiver<Arc<str>>, Arc<str>> {
         let mut pages = self.pages();
         if let Some(end) = &pages.end {
@@ -137,7 +137,7 @@ impl Feed {
     }
 }
 
-/// A server-sent event; JSON has no line breaks of its own.
+/// A server-sent event; the JSON contains no line breaks.
 fn event(name: &str, json: &str) -> String {
     format!("event: {name}\ndata: {json}\n\n")
 }

@@ -1,11 +1,11 @@
-//! `--ui`: what the live screen shows, as a page in the browser, on loopback only.
+//! `--ui`: the live screen as a page in the browser, on loopback only.
 //!
-//! The page is whole in itself and loads nothing from elsewhere. What it shows comes as server-sent events made of the
-//! very state the screen draws ([`crate::live`]): a few times a second one thread copies it, writes it down once, and
-//! hands it to every page through a short queue. A page that does not keep up is dropped, and comes back by itself;
-//! nobody who tells an event ever waits for one. When all is over the page becomes the report.
+//! The page is self-contained and loads nothing from elsewhere. Its data comes as server-sent events made from the
+//! very state the screen draws ([`crate::live`]): a few times a second one thread copies it, serialises it once, and
+//! hands it to every page through a short queue. A page that does not keep up is dropped, and reconnects on its own;
+//! no thread that reports an event ever waits for one. When everything is over the page becomes the report.
 //!
-//! Requests are let in by [`guard`] alone: whoever does not know the token learns nothing but that there is one.
+//! Only [`guard`] admits requests: a client without the token learns nothing except that there is one.
 
 pub mod bench;
 mod feed;
@@ -29,9 +29,9 @@ use crate::serve::guard::{self, Admitted, Refusal};
 use crate::serve::{PATIENCE, answer_each, read_head, refuse, spawn, write_answer};
 use feed::Feed;
 
-/// Where nobody said how long: open pages have this time to take the report.
+/// By default, open pages have this time to take the report.
 const TAKING_NS: u64 = 10_000_000_000;
-/// Between two looks at whether they have.
+/// Between two checks whether they have.
 const LOOK_NS: u64 = 20_000_000;
 
 /// The page, being served until the program ends.
@@ -47,11 +47,11 @@ struct Site {
     page: String,
     /// What the page has become.
     end: OnceLock<End>,
-    /// How often the end was taken to its last byte.
+    /// How many times the end was taken completely.
     taken: AtomicUsize,
 }
 
-/// What the page becomes when all is over.
+/// What the page becomes when everything is over.
 enum End {
     Report(String),
     /// There is no record to report on.
@@ -59,10 +59,10 @@ enum End {
 }
 
 impl Ui {
-    /// Listens, and says where.
+    /// Starts listening, and prints the address.
     ///
     /// # Errors
-    /// It cannot be listened there.
+    /// It cannot listen there.
     pub fn serve(address: Address, live: Arc<Live>) -> Result<Ui, Ended> {
         let Address(address) = address;
         let cannot = |e: std::io::Error| {
@@ -91,15 +91,15 @@ impl Ui {
         Ok(Ui { site, url })
     }
 
-    /// Turns the page into the report and waits: as long as said; else on a terminal until Ctrl-C, and without one until
-    /// the pages that are open have it.
+    /// Turns the page into the report and waits: as long as specified; otherwise on a terminal until Ctrl-C, and
+    /// without one until the open pages have it.
     pub fn turn(&self, report: Option<String>, wait: Option<Duration>, cancel: &Cancel) {
         let end = report.map_or(End::Nothing, End::Report);
         let is_report = matches!(end, End::Report(_));
         let _ = self.site.end.set(end);
         let pages = self.site.feed.end(is_report);
         let taking_until_ns = clock::now_ns().saturating_add(TAKING_NS);
-        // Whoever pressed Ctrl-C to end the load wants the terminal back.
+        // A user who pressed Ctrl-C to end the load wants the terminal back.
         let stays = !cancel.is_cancelled();
         match wait {
             Some(wait) if stays => {
@@ -142,7 +142,7 @@ impl Site {
                 Some(End::Report(html)) => {
                     write_page(&mut stream, html, None, is_head)?;
                     self.taken.fetch_add(usize::from(!is_head), Ordering::AcqRel);
-                    // Until the browser has it all: a connection that is reset takes what lies unread with it.
+                    // Wait until the browser has it all: resetting the connection would discard unread data.
                     stream.shutdown(std::net::Shutdown::Write)?;
                     stream.set_read_timeout(Some(PATIENCE))?;
                     let _ = stream.read(&mut [0; 64]);

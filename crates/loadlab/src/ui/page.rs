@@ -1,4 +1,4 @@
-//! The live page: one file that loads nothing; the report's look and its chart library, and a script of its own.
+//! The live page: one file that loads nothing; the report's style and chart library, and its own script.
 
 use loadlab_report::assets::{self, STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE};
 use loadlab_report::markup::escaped;
@@ -8,7 +8,7 @@ const OWN_STYLE: &str = include_str!("../../assets/live.css");
 const SCRIPT: &str = include_str!("../../assets/live.js");
 const BODY: &str = include_str!("../../assets/live.html");
 
-/// The page, with a title until the first frame comes.
+/// The page, with a title until the first frame arrives.
 pub fn page(title: &str) -> String {
     let title = escaped(&harmless(title));
     let body = BODY.replace("TITLE", &title);
@@ -21,7 +21,7 @@ pub fn page(title: &str) -> String {
     )
 }
 
-/// The report's policy; beside it the page asks its own server for events, and nobody may frame it.
+/// The report's policy; in addition the page may request events from its own server, and must not be framed.
 pub fn policy() -> String {
     let own = "connect-src 'self'; img-src data:; frame-ancestors 'none'";
     format!("{}; {own}", assets::policy(&[UPLOT_SCRIPT, SCRIPT]))

@@ -1,4 +1,4 @@
-//! The state as a page takes it: figures in the screen's own words, and numbers where something is drawn.
+//! The state in the form the page takes: figures in the screen's own words, and numbers where something is drawn.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::live::display;
 use crate::live::state::{Component, Figure, Load, State, Weight};
 use crate::live::words;
 
-/// Lines of text a page gets; it shows the newest first.
+/// How many lines of text a page gets; it shows the newest first.
 const LINES: usize = 60;
 
 #[derive(Serialize)]
@@ -90,14 +90,14 @@ struct ProbeFrame {
     over: Over,
 }
 
-/// Lines over time: the newest values, and how many there have been.
+/// Lines over time: the newest values, and how many there were in total.
 #[derive(Serialize)]
 struct Over {
     count: u64,
     lines: Vec<Vec<Option<f64>>>,
 }
 
-/// The state in JSON, with at most so many of the newest values of each line.
+/// The state in JSON, with at most this many of the newest values of each line.
 pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
     let newest = |lines: &VecDeque<(Weight, String)>| {
         let lines = lines.iter().rev().take(LINES);
@@ -122,7 +122,7 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
             .map(|(at_s, weight, text)| (display::clock(*at_s), name_of(*weight), harmless(text)))
             .collect(),
     };
-    // Only a map whose keys are no text could fail, and there is none.
+    // Only a map with non-text keys could fail, and there is none.
     serde_json::to_string(&frame).unwrap_or_default()
 }
 
@@ -204,7 +204,7 @@ fn over(count: u64, tail: usize, lines: &[&VecDeque<Option<f64>>]) -> Over {
     Over { count, lines: lines.iter().map(newest).collect() }
 }
 
-/// Six significant digits: more than anybody sees in a line.
+/// Six significant digits: more than is visible in a line.
 fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

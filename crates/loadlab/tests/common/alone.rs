@@ -1,4 +1,4 @@
-//! Tests that look at times, one after the other.
+//! Tests that depend on times, run one after the other.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

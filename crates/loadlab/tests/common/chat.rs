@@ -1,5 +1,5 @@
-//! A WebSocket server, another implementation's, that keeps books of its own. What it does depends on the path; it must
-//! not know anything of loadlab.
+//! A WebSocket server, from another implementation, that keeps its own records. Its behaviour depends on the path; it
+//! must not know anything of loadlab.
 
 use super::ports;
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use tungstenite::{Message, WebSocket};
 pub struct Books {
     /// WebSockets opened, by path.
     pub opened: BTreeMap<String, u64>,
-    /// Texts heard.
+    /// Texts received.
     pub texts: BTreeMap<String, u64>,
-    /// Bytes heard, message by message.
+    /// Bytes received, message by message.
     pub binaries: Vec<Vec<u8>>,
-    /// Goodbyes heard before any was said.
+    /// Close frames received before it sent one.
     pub goodbyes: u64,
     /// Connections that ended without one.
     pub cut: u64,
@@ -32,11 +32,11 @@ pub struct Books {
     pub headers: BTreeMap<String, String>,
     room: BTreeMap<u64, Wire>,
     seats: u64,
-    /// Connections that have not ended.
+    /// Connections that are still open.
     present: u64,
 }
 
-/// A socket that is written by several, whole frames at a time.
+/// A socket with several writers, which write whole frames at a time.
 #[derive(Clone, Debug)]
 struct Wire(Arc<(TcpStream, Mutex<()>)>);
 
@@ -83,7 +83,7 @@ impl Chat {
         locked(&self.books).clone()
     }
 
-    /// The books once nobody is connected any more: whoever leaves hears the server's goodbye before it is in the books.
+    /// The records once all connections have ended: a peer sees the server's close frame before it is recorded.
     pub fn settled(&self) -> Books {
         let until = Instant::now() + Duration::from_secs(10);
         loop {
@@ -161,7 +161,7 @@ fn serve(stream: TcpStream, books: &Mutex<Books>) {
     let _ = wire.0.0.shutdown(Shutdown::Both);
 }
 
-/// Until one end has enough: whether the other end said goodbye; `None` if this one ended it.
+/// Until one end stops: whether the other end sent a close frame; `None` if this one ended it.
 fn talk(socket: &mut Socket, path: &str, seat: u64, books: &Mutex<Books>) -> Option<bool> {
     match path.split('?').next().unwrap() {
         "/chat" => say(socket, &format!("{{\"type\": \"welcome\", \"seat\": {seat}}}")),
@@ -202,7 +202,7 @@ fn talk(socket: &mut Socket, path: &str, seat: u64, books: &Mutex<Books>) -> Opt
             }
             "/resets" => return None,
             "/half" => {
-                // The beginning of a frame, and no more.
+                // The beginning of a frame, and nothing more.
                 (&socket.get_ref().0.0).write_all(&[0x81, 20, b'a']).unwrap();
                 return None;
             }

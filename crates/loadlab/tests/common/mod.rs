@@ -1,4 +1,4 @@
-//! Runs the binary as a user would, and reads what it left: exit code, standard output, standard error.
+//! Runs the binary as a user would, and reads its results: exit code, standard output, standard error.
 
 pub mod alone;
 pub mod chat;
@@ -21,7 +21,7 @@ use server::Counts;
 /// The binary under test.
 pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
 
-/// What a run of the binary left.
+/// The results of a run of the binary.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -42,7 +42,7 @@ thread_local! {
     static IO: Cell<&'static str> = const { Cell::new("auto") };
 }
 
-/// Runs a test on one backend; says so where the kernel does not allow it.
+/// Runs a test on one backend; reports if the kernel does not allow it.
 pub fn on(io: &'static str, test: fn()) {
     IO.set(io);
     if io == "uring" && bench(&["http://127.0.0.1:9/", "-n", "1"]).stderr.contains("the uring backend failed")
@@ -75,7 +75,7 @@ pub fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Running {
     pub child: Child,
     stdout: std::thread::JoinHandle<String>,
@@ -104,7 +104,7 @@ impl Running {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Its end; kills it rather than hang.
+    /// Waits for its end; kills it rather than hang.
     #[expect(clippy::disallowed_methods, reason = "between two looks at a process, in a loop with an end")]
     pub fn wait(mut self) -> Ran {
         let until = Instant::now() + server::PATIENCE;
@@ -165,8 +165,8 @@ pub fn status(json: &Value, status: u16) -> u64 {
     json["statuses"].get(status.to_string()).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// due = started + dropped, started = ok + failed + in flight, failed = Σ failures, Σ statuses are the
-/// complete responses: however a run ended.
+/// due = started + dropped, started = ok + failed + in flight, failed = Σ failures, Σ statuses are the complete
+/// responses: however a run ended.
 pub fn check_identities(json: &Value) {
     let r = |key: &str| n(json, &format!("requests.{key}"));
     assert_eq!(r("due"), r("started") + r("dropped"), "{json:#}");
@@ -195,7 +195,7 @@ pub fn failures(json: &Value) -> Vec<(String, u64)> {
     all.iter().map(|(k, v)| (k.clone(), v.as_u64().unwrap_or(0))).filter(|(_, n)| *n > 0).collect()
 }
 
-/// Where every exchange was complete, both ends saw the same bytes, requests and connections.
+/// If every exchange was complete, both ends saw the same bytes, requests and connections.
 pub fn check_same(json: &Value, server: &Counts) {
     assert_eq!(n(json, "requests.started"), server.requests, "requests: {json:#}\n{server:?}");
     assert_eq!(n(json, "bytes.sent"), server.received, "bytes sent");
@@ -203,7 +203,7 @@ pub fn check_same(json: &Value, server: &Counts) {
     assert_eq!(n(json, "connections.opened"), server.connections, "connections");
 }
 
-/// A file with this content, gone with the value's end.
+/// A file with this content, removed when the value is dropped.
 pub fn file(content: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("file");

@@ -1,4 +1,4 @@
-//! A real nginx for a test: listeners over TLS and on a Unix socket, and its own books.
+//! A real nginx for a test: listeners over TLS and on a Unix socket, and its own log.
 
 use super::ports;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::server::PATIENCE;
 pub struct Nginx {
     child: Child,
     dir: tempfile::TempDir,
-    /// HTTP/1.1 and HTTP/2 over TLS, by a certificate for `localhost` and 127.0.0.1.
+    /// HTTP/1.1 and HTTP/2 over TLS, with a certificate for `localhost` and 127.0.0.1.
     pub secure: SocketAddr,
     /// HTTP/1.1.
     pub plain: SocketAddr,
@@ -77,7 +77,7 @@ impl Nginx {
         lines.collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// How many requests came with each value of `Proxy-Authorization`; `-` is none.
+    /// How many requests came with each value of `Proxy-Authorization`; `-` means none.
     pub fn proxy_users(&self) -> BTreeMap<String, u64> {
         let log = std::fs::read_to_string(self.dir.path().join("users")).unwrap();
         let mut users = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! A forward proxy that keeps its own books: tunnels for CONNECT, whole URLs for the rest. It knows nothing of loadlab.
+//! A forward proxy that keeps its own records: tunnels for CONNECT, whole URLs for the rest. It knows nothing of
+//! loadlab.
 //!
 //! One thread per connection and direction, blocking sockets, port 0.
 
@@ -13,17 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Counts {
     /// Connections accepted.
     pub connections: u64,
-    /// Tunnels given, by HOST:PORT.
+    /// Tunnels opened, by HOST:PORT.
     pub tunnels: BTreeMap<String, u64>,
     /// Requests passed on, by whole URL.
     pub asked: BTreeMap<String, u64>,
-    /// Requests and tunnels refused, for want of the right user.
+    /// Requests and tunnels refused because the credentials were wrong or missing.
     pub refused: u64,
     /// Credentials that came along with what was passed on.
     pub users: BTreeMap<String, u64>,
 }
 
-/// The proxy. Its thread ends with the process: nobody waits for it.
+/// The proxy. Its thread ends with the process and is never joined.
 pub struct Proxy {
     pub address: SocketAddr,
     shared: Arc<Shared>,

@@ -1,8 +1,8 @@
-//! A counting server that misbehaves on request: its own books are what a load's are held against.
+//! A counting server that misbehaves on request: a load's counts are compared with its own.
 //!
-//! One thread per connection, blocking sockets, port 0. What it does is a [`Script`]: steps before the first
-//! byte is read, steps when a head is complete, steps when the request is. It must not know anything of
-//! loadlab: it counts what its sockets gave and took.
+//! One thread per connection, blocking sockets, port 0. Its behaviour is a [`Script`]: steps before the first byte is
+//! read, steps when a head is complete, steps when the request is. It must not know anything of loadlab: it counts
+//! what its sockets received and sent.
 
 #![expect(unsafe_code, reason = "a server that resets, lingers and refuses needs the socket calls for it")]
 
@@ -47,17 +47,17 @@ pub enum Step {
     Send(Vec<u8>),
     /// Writes these bytes one at a time.
     Trickle(Vec<u8>),
-    /// Writes so many filler bytes, or until the peer is gone.
+    /// Writes this many filler bytes, or until the peer is gone.
     Flood(u64),
     /// Waits.
     Wait(Duration),
-    /// Ends its own side and goes on reading what still comes until the peer ends as well: nothing is lost.
+    /// Closes its own side and keeps reading until the peer closes as well: nothing is lost.
     Finish,
-    /// Closes at once, whatever is unread.
+    /// Closes at once, with or without unread data.
     Close,
     /// Closes with a reset.
     Reset,
-    /// Never says anything again; reads until the peer gives up.
+    /// Never sends anything again; reads until the peer gives up.
     Hang,
 }
 
@@ -94,15 +94,15 @@ pub struct Counts {
     pub requests: u64,
     /// Requests for which every step was done.
     pub answered: u64,
-    /// Bytes its sockets gave.
+    /// Bytes its sockets received.
     pub received: u64,
-    /// Bytes its sockets took.
+    /// Bytes its sockets sent.
     pub sent: u64,
-    /// Connections the peer ended in good order between requests.
+    /// Connections the peer closed cleanly between requests.
     pub ended: u64,
     /// Connections that ended inside a request.
     pub cut: u64,
-    /// Connections the peer reset, as far as a read or write told.
+    /// Connections the peer reset, as far as a read or write showed it.
     pub resets: u64,
     /// Complete requests by target.
     pub targets: BTreeMap<String, u64>,
@@ -180,17 +180,17 @@ impl Server {
         self.books().counts.clone()
     }
 
-    /// Counted when every connection has ended, which the peer must see to.
+    /// The counts once every connection has ended, which is up to the peer.
     pub fn settled(&self) -> Counts {
         self.until("all connections have ended", |books| books.open == 0)
     }
 
-    /// Waits until so many connections were accepted, and all have ended: an accept may come after the peer's end.
+    /// Waits until this many connections were accepted, and all have ended: an accept may come after the peer's end.
     pub fn settled_after(&self, connections: u64) -> Counts {
         self.until("all connections came and ended", |b| b.open == 0 && b.counts.connections >= connections)
     }
 
-    /// Waits until so many requests were read.
+    /// Waits until this many requests were read.
     pub fn after(&self, requests: u64) -> Counts {
         self.until("enough requests came", |books| books.counts.requests >= requests)
     }
@@ -215,7 +215,7 @@ impl Server {
         self.shared.changed.notify_all();
     }
 
-    /// As when the process ends: nothing listens, every connection is closed.
+    /// Like the end of the process: nothing listens, every connection is closed.
     pub fn die(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         // SAFETY: shutdown on a listening socket of ours; it wakes the thread in accept and refuses connects.
@@ -349,7 +349,7 @@ impl Connection<'_> {
     fn head(&mut self) -> Option<Request> {
         let mut looked = 0;
         let end = loop {
-            // Not from the start each time, or a head without end takes for ever.
+            // Not from the start each time, or an endless head would take for ever.
             if let Some(at) = self.buffer[looked..].windows(4).position(|w| w == b"\r\n\r\n") {
                 break looked + at + 4;
             }
@@ -393,7 +393,7 @@ impl Connection<'_> {
         true
     }
 
-    /// More bytes; false at the end, which is noted.
+    /// Reads more bytes; false at the end, which is recorded.
     fn read(&mut self, inside: bool) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let mut chunk = [0; 16 * 1024];
@@ -534,7 +534,7 @@ pub fn good(_: &Request) -> Vec<Step> {
     vec![Step::Send(response(200, "hello"))]
 }
 
-/// Answers everything well, so much later.
+/// Answers everything well, this much later.
 pub fn slow(by: Duration) -> impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static {
     move |_| vec![Step::Wait(by), Step::Send(response(200, "hello"))]
 }

@@ -1,22 +1,23 @@
-//! Tests that cannot be made everywhere. What is left out is said, and where nothing may be left out it fails.
+//! Tests that cannot run everywhere. A skipped test prints so; where none may be skipped it fails.
 
 #![expect(clippy::print_stderr, reason = "a test that is left out says so")]
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
 
-/// Set by `cargo xtask test --install`: a machine that is given all it lacks has no reason to leave a test out.
+/// Set by `cargo xtask test --install`: a machine on which everything missing is installed has no reason to skip a
+/// test.
 const NOTHING: &str = "LOADLAB_LEAVE_NO_TEST_OUT";
 
-/// Says why a test cannot be made here.
+/// Prints why a test cannot run here.
 #[track_caller]
 pub fn skip(why: &str) {
     assert!(std::env::var_os(NOTHING).is_none(), "left out, which {NOTHING} forbids: {why}");
     eprintln!("skipped: {why}");
 }
 
-/// Says that a test cannot be made since this host gives no limits. Where this user can make a cgroup that has them,
-/// that is no reason, and fails.
+/// Reports that a test cannot run because this host provides no limits. If this user can create a cgroup that has
+/// them, that is no reason, and fails.
 #[track_caller]
 pub fn skip_for_limits(why: &str) {
     let are_given = CONTROLLERS.iter().all(|files| is_given(files));
@@ -28,11 +29,11 @@ pub fn skip_for_limits(why: &str) {
 const CONTROLLERS: [[&str; 2]; 3] =
     [["cpu.max", "cpu.cfs_quota_us"], ["memory.max", "memory.limit_in_bytes"], ["pids.max", "pids.max"]];
 
-/// Whether a group that is made here has one of these files, in any hierarchy.
+/// Whether a group created here has one of these files, in any hierarchy.
 fn is_given(files: &[&str]) -> bool {
     let root = PathBuf::from("/sys/fs/cgroup");
     let below = std::fs::read_dir(&root).into_iter().flatten().flatten().map(|entry| entry.path());
-    // Each test has a thread, and so a name of its own.
+    // Each test has its own thread, and so a unique name.
     let name = format!("loadlab-skip-{}-{:?}", std::process::id(), std::thread::current().id());
     let mut hierarchies = std::iter::once(root).chain(below);
     hierarchies.any(|dir| dir.join("cgroup.procs").exists() && has_limit(&dir.join(&name), files))
@@ -40,7 +41,7 @@ fn is_given(files: &[&str]) -> bool {
 
 fn has_limit(group: &Path, files: &[&str]) -> bool {
     let has = std::fs::create_dir(group).is_ok() && files.iter().any(|file| group.join(file).exists());
-    // Where it was not made there is nothing to remove.
+    // If it was not created there is nothing to remove.
     let _ = std::fs::remove_dir(group);
     has
 }

@@ -1,4 +1,4 @@
-//! A container engine of a test's own: `dockerd` without any rule of the firewall, in a folder, on a socket there.
+//! A separate container engine for a test: `dockerd` without any firewall rules, in a folder, with its socket there.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts one. It takes root and the packages docker.io and busybox-static; without them the test fails.
+    /// Starts one. It needs root and the packages docker.io and busybox-static; without them the test fails.
     pub fn start() -> Engine {
         assert!(rustix::process::geteuid().is_root(), "dockerd needs root");
         let dir = tempfile::tempdir().expect("a folder can be made");
@@ -85,7 +85,7 @@ impl Drop for Engine {
         for id in self.try_docker(&["ps", "--all", "--quiet"]).unwrap_or_default().lines() {
             self.try_docker(&["rm", "--force", id]);
         }
-        // Bridges of a test that failed in the middle would outlive the engine.
+        // Bridges of a test that failed midway would outlive the engine.
         self.try_docker(&["network", "prune", "--force"]);
         let _ = rustix::process::kill_process(
             rustix::process::Pid::from_child(&self.child),
@@ -95,8 +95,8 @@ impl Drop for Engine {
     }
 }
 
-/// Addresses of one engine's networks: sixteen of them. An engine takes what no route leads to; two that ask in the same
-/// moment would take the same, and containers of one test be reached in place of another's.
+/// Addresses of one engine's networks: sixteen of them. An engine takes what no route leads to; two that choose at
+/// the same moment would take the same, and containers of one test would be reached in place of another's.
 fn addresses() -> String {
     static ENGINES: AtomicU32 = AtomicU32::new(0);
     let engine = ENGINES.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! nginx in front of a server of the tests: TLS, and HTTP/2 where it is to take it.
+//! nginx in front of a server of the tests: TLS, and optionally HTTP/2.
 
 use crate::common::ports;
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Passes on to the server with this URL; connections end with a goodbye after so many requests.
+    /// Passes on to the server with this URL; connections end with a GOAWAY after this many requests.
     pub fn start(behind: &str, takes_http2: bool, goodbye_after: u32) -> Front {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");

@@ -1,4 +1,4 @@
-//! What the tests of `loadlab run` share: a folder with a plan, the binary run on it, its record read back.
+//! Shared by the tests of `loadlab run`: a folder with a plan, the binary run on it, its record read back.
 
 pub mod engine;
 pub mod front;
@@ -17,15 +17,15 @@ pub use crate::common::skip;
 /// The binary under test.
 pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
 
-/// How long anything may take that a test waits for. Nothing is measured by it.
+/// How long a test waits for anything. Nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// A folder of its own for a test.
+/// A separate folder for a test.
 pub struct Lab {
     dir: tempfile::TempDir,
 }
 
-/// How a run came out.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -54,12 +54,12 @@ impl Lab {
         std::fs::read_to_string(self.path().join(name)).unwrap_or_default()
     }
 
-    /// Lines of a file that commands of a plan append to; none if it is not there.
+    /// Lines of a file that commands of a plan append to; none if it does not exist.
     pub fn lines(&self, name: &str) -> Vec<String> {
         self.read(name).lines().map(str::to_owned).collect()
     }
 
-    /// `loadlab` in this folder, nothing of the caller's terminal in it.
+    /// `loadlab` in this folder, without the caller's terminal settings.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(LOADLAB);
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
@@ -72,7 +72,7 @@ impl Lab {
         Ran::of(self.command(args).output().expect("loadlab starts"))
     }
 
-    /// Writes the plan and runs it; whatever came of it, nothing is left behind.
+    /// Writes the plan and runs it; whatever the result, nothing is left behind.
     #[track_caller]
     pub fn run(&self, plan: &str, args: &[&str]) -> Ran {
         self.file("plan.yaml", plan);
@@ -86,7 +86,7 @@ impl Lab {
         use std::os::unix::process::CommandExt;
         self.file("plan.yaml", plan);
         let mut command = self.command(&[&["run", "plan.yaml", "--out", &self.run_name()], args].concat());
-        // Files, so that nobody has to read while it runs.
+        // Files, so that no one has to read while it runs.
         let open = |name: &str| std::fs::File::create(self.path().join(name)).expect("a file can be made");
         command.stdout(open("stdout")).stderr(open("stderr")).process_group(0);
         Running { child: command.spawn().expect("loadlab starts"), dir: self.path().to_owned() }
@@ -130,8 +130,8 @@ impl Ran {
         self
     }
 
-    /// It exited as these trials ask it to. None failed, and one is INVALID only since this machine is busy; where the answer
-    /// hangs on how many requests it makes, it may be undecided.
+    /// It exited as these trials call for. None failed, and one may be INVALID only because this machine is busy; if
+    /// the answer depends on how many requests it makes, it may be undecided.
     #[track_caller]
     pub fn expect_however_busy(&self, summaries: &[Value], may_be_undecided: bool) {
         let busy = ["late", "throttled", "generator_stalled", "generator_cpu"];
@@ -148,13 +148,13 @@ impl Ran {
             verdict => panic!("{verdict:?}: {summary}"),
         };
         let codes: Vec<i32> = summaries.iter().map(code_of).collect();
-        // From the one that wins over the others.
+        // In order of precedence.
         let wanted = [4, 6].into_iter().find(|code| codes.contains(code)).unwrap_or(0);
         assert!(!codes.is_empty());
         self.expect(wanted, &[]);
     }
 
-    /// Whether it was refused since this host gives no limits. Then the test is left out, which is said.
+    /// Whether it was refused because this host provides no limits. Then the test is skipped, which is reported.
     #[track_caller]
     pub fn lacks_limits(&self) -> bool {
         let is_refused = self.code == Some(3) && self.err.contains("loadlab has no cgroup");
@@ -165,14 +165,14 @@ impl Ran {
     }
 }
 
-/// A run that goes on.
+/// A run in progress.
 pub struct Running {
     pub child: Child,
     dir: PathBuf,
 }
 
 impl Running {
-    /// Waits until what it told holds a text.
+    /// Waits until its output contains a text.
     #[track_caller]
     pub fn until_told(&mut self, text: &str) {
         let ended = |child: &mut Child| child.try_wait().expect("it can be waited for").is_some();
@@ -254,7 +254,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Between two looks at something that others bring about.
+/// Between two checks for something that others bring about.
 #[expect(
     clippy::disallowed_methods,
     reason = "between two looks at what others bring about, in a loop with an end"
@@ -263,7 +263,7 @@ fn nap() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// The test server as a process of its own, outside of any plan; ends with the value.
+/// The test server as a separate process, outside any plan; ends with the value.
 pub struct Served {
     child: Child,
     port: u16,
@@ -300,7 +300,7 @@ impl Drop for Served {
     }
 }
 
-/// Waits until something is so.
+/// Waits until something holds.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;

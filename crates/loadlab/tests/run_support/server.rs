@@ -18,7 +18,7 @@ struct Ways {
     name: String,
     /// Exits with status 7 on the request of this number, counted from 1.
     die_after: Option<u64>,
-    /// What is posted is stored so many milliseconds later.
+    /// Posted items are stored this many milliseconds later.
     lag_ms: u64,
     /// Every n-th posted item is never stored.
     lose_every: Option<u64>,
@@ -26,11 +26,11 @@ struct Ways {
     never_ready: bool,
     /// Where requests for `/via` are passed on to.
     upstream: Option<String>,
-    /// Takes so long over each request, without using the CPU.
+    /// Takes this long over each request, without using the CPU.
     slow_ms: u64,
-    /// Uses the CPU for so long over each request.
+    /// Uses the CPU for this long over each request.
     burn_us: u64,
-    /// Works on so many requests at a time; the others wait.
+    /// Works on this many requests at a time; the others wait.
     at_once: Option<u64>,
     /// Five times as slow at its first request, and ever less so over this time.
     warm_s: f64,
@@ -68,20 +68,20 @@ struct Counts {
     due: Mutex<Vec<Instant>>,
     /// Ids of items that were posted as `/items/ID` and are stored.
     ids: Mutex<Vec<u64>>,
-    /// Whose turn it is, and word of one that is done.
+    /// Whose turn it is, and a signal when one is done.
     turns: (Mutex<Turns>, std::sync::Condvar),
     first: std::sync::OnceLock<Instant>,
 }
 
-/// Requests in the order they came, those that are done among them.
+/// Requests in order of arrival, including those that are done.
 #[derive(Default)]
 struct Turns {
     came: u64,
     done: u64,
 }
 
-/// A place among those that are worked on at a time. They are given in the order of coming, as pools do: if whoever is
-/// done could take the next one ahead of those that wait, how long they wait would be the scheduler's choice.
+/// A place among those that are worked on at a time. Places are given in order of arrival, as in pools: if a finished
+/// worker could take the next one ahead of those that wait, the waiting time would be up to the scheduler.
 struct Place<'a>(&'a Counts);
 
 impl Place<'_> {
@@ -118,7 +118,7 @@ fn work(ways: &Ways, counts: &Counts) {
     }
 }
 
-/// No test: the server itself, when a plan of these tests starts this program with `LAB_SERVER`.
+/// Not a test: the server itself, when a plan of these tests starts this program with `LAB_SERVER`.
 #[test]
 fn serve() {
     let Ok(text) = std::env::var("LAB_SERVER") else { return };

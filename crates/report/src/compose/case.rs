@@ -79,7 +79,7 @@ fn facts(case: &CaseFindings<'_>) -> Vec<Fact> {
     facts
 }
 
-/// What each of several loads came to.
+/// The results of each of several loads.
 fn by_load(case: &CaseFindings<'_>) -> Option<Table> {
     let loads: BTreeSet<&str> = case.summaries().flat_map(|s| s.by_load.keys().map(String::as_str)).collect();
     if loads.is_empty() {

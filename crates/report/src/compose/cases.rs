@@ -1,4 +1,5 @@
-//! Cases side by side by the figures that matter: a row a case, or, where two axes or more vary, a grid a figure.
+//! Cases side by side by the figures that matter: one row per case, or, if two or more axes vary, one grid per
+//! figure.
 
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::compare::{Call, Comparison};
@@ -11,14 +12,14 @@ use super::case_id;
 use crate::document::{CaseRow, CaseTable, FigureCell, FigureHead, Grid, GridCell, Grids, Weight};
 use crate::figures;
 
-/// Fewer cases than this are a table, however many axes they have.
+/// Fewer cases than this are shown as a table, however many axes they have.
 const GRID_FROM: usize = 7;
-/// A figure whose values span so many times is drawn by its logarithm.
+/// A figure whose values span more than this factor is drawn on a logarithmic scale.
 pub(super) const LOGARITHMIC_FROM: f64 = 30.0;
-/// Most places along an axis of a grid.
+/// The most positions along an axis of a grid.
 const MOST_ALONG: usize = 24;
 
-/// Axes that have the same value in every case, in words; `None` where all vary.
+/// Axes that have the same value in every case, in words; `None` if all vary.
 pub(super) fn constant_axes(findings: &Findings<'_>, axes: &[String]) -> Option<String> {
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     if labels.axes.is_empty() {
@@ -30,7 +31,7 @@ pub(super) fn constant_axes(findings: &Findings<'_>, axes: &[String]) -> Option<
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// The table; `None` where nothing was measured.
+/// The table; `None` if nothing was measured.
 pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTable> {
     if findings.cases.iter().all(|c| c.summaries().next().is_none()) {
         return None;
@@ -100,7 +101,7 @@ pub(super) fn bottleneck(case: &CaseFindings<'_>) -> String {
     }
 }
 
-/// Values of a figure over all cases, to shares of a bar.
+/// Maps the values of a figure over all cases to bar lengths.
 struct Scale {
     least: f64,
     most: f64,
@@ -123,7 +124,7 @@ impl Scale {
     fn share(&self, value: f64) -> f64 {
         match () {
             () if value <= 0.0 || self.most <= 0.0 => 0.0,
-            // A tenth of the bar is left of the smallest.
+            // The smallest value keeps a tenth of the bar.
             () if self.is_logarithmic => {
                 0.1 + 0.9 * (value / self.least).ln() / (self.most / self.least).ln()
             }
@@ -162,7 +163,7 @@ fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Compa
     FigureCell { text, range: interval.or(range), share: share.map(|s| s.min(1.0)), is_open, difference }
 }
 
-/// Grids, where exactly two axes vary in enough cases, or more of which the others are facets.
+/// Grids, if exactly two axes vary in enough cases; further axes become facets.
 pub(super) fn grids(findings: &Findings<'_>, axes: &[String]) -> Option<Grids> {
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     if labels.axes.len() < 2 || findings.cases.len() < GRID_FROM {

@@ -1,5 +1,5 @@
-//! Charts of one trial of a case, as small multiples on one clock: the load first, then the component that held it back,
-//! the other components, and the generator last.
+//! Charts of one trial of a case, as small multiples on one clock: the load first, then the component that held it
+//! back, the other components, and the generator last.
 
 use loadlab_analysis::bottleneck::Kind;
 use loadlab_analysis::case::CaseFindings;
@@ -11,7 +11,7 @@ use super::readings::{Readings, rebin};
 use super::{Order, cases};
 use crate::document::{Mark, Multiples};
 
-/// The charts of the case's typical trial, those of one part together.
+/// The charts of the case's typical trial, grouped by part.
 pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<Multiples> {
     let Some((record, summary)) = case.typical().and_then(|t| Some((t.record?, t.summary.as_deref()?)))
     else {
@@ -35,15 +35,15 @@ pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<
     let mut parts = vec![trial.load(record)];
     parts.extend(trial.system(case));
     parts.retain(|p| !p.charts.is_empty() || !p.quiet.is_empty());
-    // Sentences alone are no picture: a trial of which nothing can be drawn is in the tables.
+    // Only sentences make no picture: a trial without anything to draw is in the tables.
     if parts.iter().all(|p| p.charts.is_empty()) { Vec::new() } else { parts }
 }
 
 impl Trial<'_> {
-    /// Who held the load back, everybody else, and the generator.
+    /// The component that held the load back, all others, and the generator.
     fn system(&self, case: &CaseFindings<'_>) -> Vec<Multiples> {
         let found = case.diagnosis.bottleneck.as_ref();
-        // Where nothing was saturated, nobody held the load back.
+        // If nothing was saturated, no component held the load back.
         let saturated =
             found.filter(|found| !matches!(found.kind, Kind::Nothing | Kind::Latency | Kind::HostCpu));
         let named = saturated.and_then(|found| found.component.as_deref());

@@ -9,7 +9,7 @@ use crate::plane::Around;
 
 use super::{ranged, tables::drop_untold};
 
-/// Comparisons as a document of their own.
+/// Comparisons as a separate document.
 pub fn document(comparisons: &[Comparison]) -> Document {
     let title = match comparisons {
         [one] => format!("{} against {}", one.other, one.base),
@@ -63,7 +63,7 @@ pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
     blocks
 }
 
-/// What follows from a comparison, worst first.
+/// The conclusions of a comparison, worst first.
 pub fn found_words(comparison: &Comparison) -> String {
     if let Some(why) = &comparison.why_not {
         return format!("cannot tell: {why}.");
@@ -136,7 +136,7 @@ fn points(value: f64) -> String {
     format!("{:+} points", figures::round(value * 100.0, 2))
 }
 
-/// Ratios beyond this, and below one over it, are reported as that: no digit of them means anything.
+/// Ratios beyond this, and below its inverse, are only reported as such: their digits mean nothing.
 const FAR: f64 = 1000.0;
 
 fn interval(scale: Scale, around: Interval) -> String {
@@ -149,7 +149,7 @@ fn interval(scale: Scale, around: Interval) -> String {
     format!("{} … {}", end(around.low), end(around.high))
 }
 
-/// A row a figure, drawn; nothing where no figure has an interval.
+/// A drawing with one row per figure; `None` if no figure has an interval.
 fn ratios(comparison: &Comparison) -> Option<Ratios> {
     let row = |r: &Row| {
         let (call, weight) = call_words(r.call);
@@ -176,7 +176,7 @@ fn ratios(comparison: &Comparison) -> Option<Ratios> {
     })
 }
 
-/// A row a figure.
+/// One row per figure.
 pub fn table(comparison: &Comparison) -> Table {
     let row = |r: &Row| {
         let (word, weight) = call_words(r.call);
@@ -232,7 +232,7 @@ fn call_words(call: Call) -> (&'static str, Weight) {
     }
 }
 
-/// Why some things cannot be known, how many trials it takes, and what was left out.
+/// Why some things are unknown, how many trials it takes, and what was left out.
 fn remarks(comparison: &Comparison) -> Option<Vec<Remark>> {
     let remark = |label: &str, text: String| Remark {
         weight: Weight::Doubtful,

@@ -1,6 +1,6 @@
-//! Charts of components in one trial: of the bottleneck by itself, of the others together, and of the generator.
+//! Charts of components in one trial: of the bottleneck alone, of the others together, and of the generator.
 //!
-//! Systems of many components are drawn by their [`DRAWN`] busiest, and the largest of the others.
+//! Systems with many components are drawn by their [`DRAWN`] busiest, and the maximum of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use crate::colour::Colour;
 use crate::document::{Chart, Line, Multiples};
 use crate::figures;
 
-/// More lines than this in one chart cannot be told apart, nor named beside it.
+/// More lines than this in one chart cannot be told apart, nor labelled beside it.
 const DRAWN: usize = 10;
-/// A limit above so many times the largest value would squash what there is to see.
+/// A limit more than this many times the largest value would squash the lines.
 const LIMIT_IN_SIGHT: f64 = 4.0;
 
 /// Components that are drawn together.
 pub(super) struct Part<'a> {
-    /// In front of the names of its charts.
+    /// Prefix of its charts' names.
     pub(super) id: &'static str,
-    /// What its charts are of, for their titles; empty where they are of the components in general.
+    /// The subject of its charts, for their titles; empty for components in general.
     pub(super) of: &'a str,
     /// Its components and their samples.
     pub(super) components: Vec<(&'a str, &'a [Sample])>,
@@ -72,7 +72,8 @@ impl Trial<'_> {
         let mut line = |i: usize, name: String, (owner, list, probe): (&str, &[Sample], &str)| Line {
             name,
             values: self.samples.levels(list, |s| s.probes.get(probe).copied()),
-            // Of a component in its colour; a second one of it, and what is of none, in shades that no component has.
+            // In its component's colour; further ones of that component, and those without a component, in shades
+            // that no component has.
             colour: match self.samples.components().any(|(n, _)| n == owner) && seen.insert(owner.to_owned())
             {
                 true => self.samples.colour(owner),
@@ -141,7 +142,7 @@ impl Trial<'_> {
 
     fn throttled<'a>(&'a self, part: &Part<'a>) -> (Figure<'a>, Vec<Line>) {
         let mut lines = self.component_lines(part, |list| self.samples.rates(list, |s| s.throttled_s));
-        // Without a limit there is nothing to say.
+        // Without a limit this chart makes no sense.
         let limited = |line: &Line| line.of.iter().any(|name| self.cpu_limits.contains_key(name.as_str()));
         lines.retain(|line| limited(line) || line.values.iter().flatten().any(|v| *v > 0.0));
         let title = "Throttled, share of time per thread";
@@ -161,8 +162,8 @@ impl Trial<'_> {
     }
 }
 
-/// The lines that reach highest, in their order, and at each moment the largest of the others: their sum would squash
-/// what there is to see.
+/// The lines that reach highest, in their order, and at each moment the maximum of the others: their sum would squash
+/// the rest.
 fn busiest(mut lines: Vec<Line>) -> Vec<Line> {
     if lines.len() <= DRAWN {
         return lines;
@@ -188,8 +189,8 @@ fn busiest(mut lines: Vec<Line>) -> Vec<Line> {
     lines
 }
 
-/// Limits as dashed lines in their component's colour, components with the same limit on one line; those out
-/// of sight are said in words.
+/// Limits as dashed lines in their component's colour, with one line for components with the same limit; those out of
+/// sight are reported in words.
 fn with_limits(mut lines: Vec<Line>, limits: Vec<(String, f64)>, unit: Unit) -> (Vec<Line>, Option<String>) {
     let most = lines.iter().flat_map(|l| &l.values).flatten().copied().fold(0.0, f64::max);
     let mut by_limit: Vec<(f64, Vec<String>)> = Vec::new();

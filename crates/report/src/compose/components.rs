@@ -13,7 +13,7 @@ use crate::figures;
 
 type Read = fn(&ComponentSummary) -> Option<f64>;
 
-/// Columns behind the component and the case.
+/// Columns after the component and the case.
 const COLUMNS: [(&str, Unit, Read); 10] = [
     ("CPU mean", Unit::CpuPercent, |c| c.cpu_percent.mean),
     ("CPU max", Unit::CpuPercent, |c| c.cpu_percent.max),
@@ -31,7 +31,7 @@ const COLUMNS: [(&str, Unit, Read); 10] = [
 /// Columns of the short form.
 const SHORT: [&str; 5] = ["CPU mean", "CPU max", "memory mean", "memory max", "memory at the end"];
 
-/// A table of all components by case; `None` without components. With `most`, of so many components alone, those that
+/// A table of all components by case; `None` without components. With `most`, only that many components, those that
 /// matter most, in few columns.
 pub(super) fn table(
     findings: &Findings<'_>,
@@ -60,7 +60,7 @@ pub(super) fn table(
     let mut rows = Vec::new();
     for name in &names {
         for (i, case) in findings.cases.iter().enumerate() {
-            // A name stands once, above its cases.
+            // A name appears once, above its cases.
             let mut row = vec![Cell::new(if i == 0 { *name } else { "" })];
             if several {
                 row.push(Cell::new(labels.text(&case.case.facts)));
@@ -100,7 +100,7 @@ fn cell(case: &CaseFindings<'_>, name: &str, (head, unit): (&str, Unit), read: R
     if is_full || is_stopped { cell.weighing(Weight::Doubtful) } else { cell }
 }
 
-/// The bottlenecks of the cases first, then those that computed most, in the order they came.
+/// The bottlenecks of the cases first, then those that used most CPU, in their original order.
 fn those_that_matter<'a>(findings: &Findings<'_>, names: Vec<&'a str>, most: usize) -> Vec<&'a str> {
     let blamed = |name: &str| {
         let culprits =

@@ -1,4 +1,4 @@
-//! How cases differ in the figure that matters first, in a sentence.
+//! How cases differ in the most important figure, in a sentence.
 
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::compare::{Call, Comparison};
@@ -11,7 +11,7 @@ use crate::figures;
 /// Cases named in the sentence.
 const MOST: usize = 3;
 
-/// The sentence; `None` with a single case, and where nothing is known of two.
+/// The sentence; `None` with a single case, or if fewer than two have known values.
 pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
     let metric = findings.figures.iter().find(|m| m.better() != Better::Neither)?;
     let text = match findings.comparisons.is_empty() {
@@ -21,7 +21,7 @@ pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
     Some(Fact::new("Differences", text))
 }
 
-/// The least and the most.
+/// The lowest and the highest.
 fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
     let known = |case: &CaseFindings<'_>| {
         let value = case.spread(metric).median;
@@ -45,7 +45,7 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
     }
 }
 
-/// What the comparisons say of it.
+/// The result of the comparisons for it.
 fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
     let comparisons = &findings.comparisons;
     let label = |name: &str| {
@@ -78,7 +78,7 @@ fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
 }
 
 fn capital(text: &str) -> String {
-    // `p99` stays as it is.
+    // `p99` stays unchanged.
     if text.chars().nth(1).is_some_and(|c| c.is_ascii_digit()) {
         return text.to_owned();
     }

@@ -15,7 +15,7 @@ use crate::colour::Colour;
 use crate::document::{Chart, Line, Multiples};
 
 impl Trial<'_> {
-    /// How the load went, in the order in which it is asked for: what got through, what did not, how long it took.
+    /// How the load went, in the order readers ask: what got through, what did not, how long it took.
     pub(super) fn load(&self, record: &TrialRecord) -> Multiples {
         let mut of = Multiples { title: "Load".to_owned(), charts: Vec::new(), quiet: Vec::new() };
         self.throughput(&mut of);
@@ -26,7 +26,7 @@ impl Trial<'_> {
         of
     }
 
-    /// Drawn however constant it is: it is what all else is seen against. Unless there was none.
+    /// Drawn however constant it is: everything else is read against it. Unless there was none.
     fn throughput(&self, of: &mut Multiples) {
         let open = |t: &Tick| t.counts.due.abs_diff(t.counts.started) > 0 || t.counts.dropped > 0;
         let behind = self.ticks.iter().flat_map(|b| &b.ticks).any(|t| open(t));
@@ -69,8 +69,8 @@ impl Trial<'_> {
         of.charts.extend(self.chart("failures", "Failures by kind", Unit::PerS, self.tick_times(), lines));
     }
 
-    /// How often which response time was, by second: a shift of the many and a few that are slow look alike in
-    /// percentiles, and not here.
+    /// How often each response time occurred, by second: a shift of the many and a few slow ones look alike in
+    /// percentiles, but not here.
     fn heat(&self, record: &TrialRecord) -> Option<Chart> {
         let (at_s, heat) = shapes::heat(record)?;
         let title = "Response time distribution, ok";
@@ -83,7 +83,7 @@ impl Trial<'_> {
         })
     }
 
-    /// What the system was holding: requests without an answer yet, and connections open.
+    /// What the system was holding: unanswered requests, and open connections.
     fn in_flight(&self, of: &mut Multiples) {
         let read = |read: fn(&Tick) -> u64| -> Vec<Option<f64>> {
             let at = |bin: &Bin<'_>| {
@@ -131,7 +131,7 @@ impl Trial<'_> {
         type Read = fn(&TickMs) -> Option<f64>;
         let all: [(&str, usize, Read); 4] =
             [("p50", 0, |t| t.p50), ("p90", 1, |t| t.p90), ("p99", 2, |t| t.p99), ("max", 3, |t| t.max)];
-        // Four lines for each of several loads could not be told apart.
+        // Four lines for each of several loads would be indistinguishable.
         let shown: Vec<_> = if loads.len() > 1 { vec![all[0], all[2]] } else { all.to_vec() };
         let mut lines = Vec::new();
         for (i, load) in loads.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How the run was made: everything needed to make it again, and to know what it was made on.
+//! How the run was made: everything needed to repeat it, and to know what it ran on.
 
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::RunRecord;

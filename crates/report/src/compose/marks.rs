@@ -1,4 +1,4 @@
-//! What is marked in the charts of a trial: deaths and notes, stages and late starts, warm-up, pauses and the drain.
+//! Marks in the charts of a trial: deaths and notes, stages and late starts, warm-up, pauses and the drain.
 
 use loadlab_record::event::EventKind;
 use loadlab_record::load::Tick;
@@ -9,11 +9,11 @@ use crate::document::{Band, Chart, Mark};
 use crate::figures;
 use crate::trial::stages;
 
-/// Room behind the end of what is shown, as a share of it: what happens there is seen to end.
+/// Space after the end of what is shown, as a share of it, so that the end is visible.
 const MARGIN: f64 = 0.015;
 
-/// The time that charts show: from the beginning of the load to its end, or to the end of the drain. What came before and
-/// after is not about the load.
+/// The time that charts show: from the beginning of the load to its end, or to the end of the drain. Anything before
+/// and after is not about the load.
 pub(super) fn shown_s(record: &TrialRecord) -> Option<(f64, f64)> {
     let at = |wanted: fn(&EventKind) -> bool| {
         record.events.iter().filter(move |e| wanted(&e.what)).map(|e| e.at_s)
@@ -43,7 +43,7 @@ pub(super) fn marks(record: &TrialRecord) -> Vec<Mark> {
         EventKind::Down { component, .. } => Some(format!("{component} down")),
         _ => None,
     };
-    // Coming up before and going down after the load is the plan; in between it is news.
+    // Coming up before and going down after the load is planned; in between it is news.
     let to_s = record.ticks.iter().map(|t| t.to_s).fold(0.0, f64::max);
     let news = |e: &&loadlab_record::event::Event| {
         let planned = matches!(e.what, EventKind::Up { .. } | EventKind::Down { .. })
@@ -58,10 +58,10 @@ pub(super) fn marks(record: &TrialRecord) -> Vec<Mark> {
         .collect()
 }
 
-/// Turns of one kind that are marked; beyond, marks hide what they point at.
+/// How many changes of one kind are marked; beyond that, marks hide what they point at.
 const TURNS: usize = 12;
 
-/// Where a load's stages begin, and where loads begin that do not begin at once.
+/// Where a load's stages begin, and where loads that start late begin.
 pub(super) fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
     let mut marks = Vec::new();
     for event in &record.events {
@@ -71,7 +71,7 @@ pub(super) fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
         if *batch == 0 && own.start_s > 0.0 && !facts.loads.is_empty() {
             marks.push(Mark { at_s: event.at_s, text: format!("{load} begins") });
         }
-        // A jump is seen by where the next stage begins.
+        // A jump shows where the next stage begins.
         let numbered = stages(own).into_iter().zip(&own.stages).enumerate().skip(1);
         let lasting = numbered.filter(|(_, (_, stage))| stage.over_s > 0.0).take(TURNS);
         marks.extend(lasting.map(|(i, ((at_s, text), _))| Mark {
@@ -84,7 +84,7 @@ pub(super) fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
     marks
 }
 
-/// What is marked in a trial's charts, in words.
+/// The marks in a trial's charts, in words.
 pub fn happenings(chart: &Chart) -> Option<String> {
     let span =
         |b: &Band| format!("{} from {} to {}", b.text, figures::seconds(b.from_s), figures::seconds(b.to_s));
@@ -110,7 +110,7 @@ pub(super) fn bands(record: &TrialRecord) -> Vec<Band> {
     if let (Some(to_s), true) = (warm, ticks.iter().any(|t| t.in_window)) {
         bands.push(Band { from_s: ticks.first().map_or(0.0, |t| t.from_s), to_s, text: "warm-up".into() });
     }
-    // A moment of it would be a line.
+    // A band without length would be a line.
     let last = |ticks: &mut dyn Iterator<Item = &&Tick>| ticks.map(|t| t.to_s).reduce(f64::max);
     let ends = last(&mut ticks.iter().filter(|t| t.in_window)).zip(last(&mut ticks.iter()));
     if let Some((from_s, to_s)) = ends.filter(|(from_s, to_s)| to_s - from_s > 0.5) {

@@ -1,7 +1,8 @@
-//! Record → document: what a report says, in which order, whatever form it takes.
+//! Record → document: the contents and order of a report, in any format.
 //!
-//! The answer comes first, then the system, drawn, then all cases by the figures that matter, components, steps, then each
-//! case, then every doubt, and last all figures and how the run was made. Pure: the same record gives the same document.
+//! The answer comes first, then the drawing of the system, then all cases by the figures that matter, components,
+//! steps, then each case, then every doubt, and last all figures and how the run was made. Pure: the same record
+//! gives the same document.
 
 mod case;
 mod cases;
@@ -54,12 +55,12 @@ pub fn compose(run: &RunRecord) -> Document {
     search::described(document(run, &findings, sections), m, &findings)
 }
 
-/// What fits at the end of a run on a terminal: the answer, the cases side by side, the components that matter, what was
-/// expected, and what speaks against it.
+/// What fits on a terminal at the end of a run: the answer, the cases side by side, the components that matter, the
+/// expectations, and the evidence against the result.
 pub fn brief(run: &RunRecord) -> Document {
     let findings = findings(run);
     let m = &run.manifest;
-    // Of a search the way is what people want to see; its levels are in the other forms.
+    // Readers of a search want its path; its levels are in the other formats.
     if m.search.is_some() {
         let mut document = compose(run);
         document.sections.retain(|s| s.id == "search" || s.id == "doubts");
@@ -79,7 +80,7 @@ pub fn brief(run: &RunRecord) -> Document {
     let doubts = remarks::grouped_doubts(&findings, false);
     blocks.extend((!doubts.is_empty()).then_some(Block::Remarks(doubts)));
     blocks.retain(|b| !matches!(b, Block::System(drawings) if drawings.is_empty()));
-    // Who ran it knows the machine and the day.
+    // The person who ran it knows the machine and the day.
     let subtitle = tested(run, &findings);
     Document { is_brief: true, subtitle, ..document(run, &findings, vec![Section::new("brief", "", blocks)]) }
 }
@@ -104,7 +105,7 @@ fn document(run: &RunRecord, findings: &Findings<'_>, sections: Vec<Section>) ->
     }
 }
 
-/// What was tested, with what was the same in all of it.
+/// What was tested, with what all cases have in common.
 fn tested(run: &RunRecord, findings: &Findings<'_>) -> String {
     let tested = &findings.statement.tested;
     match cases::constant_axes(findings, &run.manifest.axes) {
@@ -137,17 +138,17 @@ fn cases_of(findings: &Findings<'_>, axes: &[String]) -> Vec<Block> {
     blocks
 }
 
-/// Components as the plan names them, which is the way of a request more often than the alphabet is.
+/// Components in the plan's order, which follows a request's path more often than the alphabet does.
 struct Order<'a>(Vec<&'a str>);
 
 impl Order<'_> {
-    /// Sorts by it; names the plan does not have come last, as they were.
+    /// Sorts by it; names not in the plan come last, in their original order.
     fn sort<T>(&self, items: &mut [T], name: impl Fn(&T) -> &str) {
         items.sort_by_key(|item| self.0.iter().position(|n| *n == name(item)).unwrap_or(usize::MAX));
     }
 }
 
-/// The id of a case's section: by place, since names may be alike when reduced to letters.
+/// The id of a case's section: by index, since names may coincide when reduced to letters.
 fn case_id(index: usize) -> String {
     format!("case-{}", index + 1)
 }
@@ -195,7 +196,7 @@ fn side_by_side(findings: &Findings<'_>, axes: &[String]) -> Section {
     Section::new("figures", title, blocks)
 }
 
-/// Every figure there is, and the layout of another tool where the plan asks for it.
+/// Every figure there is, and the layout of another tool if the plan asks for it.
 fn all_figures(findings: &Findings<'_>, layout: Option<&str>) -> Section {
     let is_measured = findings.cases.iter().any(|c| c.summaries().next().is_some());
     let mut tables = Vec::new();
@@ -204,11 +205,11 @@ fn all_figures(findings: &Findings<'_>, layout: Option<&str>) -> Section {
         tables.push(tables::figures(findings));
     }
     let blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
-    // What was asked for is not folded away.
+    // A requested layout is not folded away.
     Section { is_folded: layout.is_none(), ..Section::new("all-figures", "All figures", blocks) }
 }
 
-/// A layout of another tool.
+/// The layout of another tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// siege's rows.
@@ -218,7 +219,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// As a plan names it.
+    /// By its name in plans.
     pub fn named(name: &str) -> Option<Layout> {
         match name {
             "siege" => Some(Layout::Siege),
@@ -264,7 +265,8 @@ fn compare(findings: &Findings<'_>, title: &str, ids: &[&str]) -> Block {
         title: title.to_owned(),
         unit: metrics.first().map_or(Unit::Number, |m| m.unit),
         figures: metrics.iter().map(|m| m.title()).collect(),
-        // Bars of a count must start at zero; times that span decades are told apart only by a logarithm.
+        // Bars of a count must start at zero; times that span decades are only distinguishable on a logarithmic
+        // scale.
         logarithmic: metrics.len() > 1 && least > 0.0 && most / least > 30.0,
         rows,
     })
@@ -275,7 +277,7 @@ fn point(case: &CaseFindings<'_>, metric: &Metric) -> Point {
     Point { median: spread.median, min: spread.min, max: spread.max }
 }
 
-/// A figure over trials as a cell: the median, and the range when there is more than one trial.
+/// A figure over trials as a cell: the median, and the range if there is more than one trial.
 fn spread_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
     ranged(&case.spread(metric), metric.unit)
 }

@@ -1,4 +1,4 @@
-//! Figures over a numeric axis: where an axis of a matrix holds numbers, they are the x-axis of a chart for each figure
+//! Figures over a numeric axis: if an axis of a matrix holds numbers, they are the x-axis of a chart for each figure
 //! that matters, with a line for each value of another axis.
 
 use loadlab_analysis::case::{CaseFindings, Spread};
@@ -15,22 +15,22 @@ use crate::figures;
 use crate::plane::{Around, Axis, Group, Plane, Spot};
 use crate::render::verdict_word;
 
-/// Figures that differ by no more than this share are the same in all cases, as far as a drawing can show.
+/// Figures that differ by no more than this share count as the same in all cases, as far as a drawing can show.
 const NOISE: f64 = 0.02;
 /// Two points make no curve.
 const FEWEST_NUMBERS: usize = 3;
 /// More lines than this in one drawing cannot be told apart.
 const MOST_LINES: usize = 12;
-/// More drawings than this are not looked at; the grids have the rest.
+/// More drawings than this are too many to read; the grids have the rest.
 const MOST_PLANES: usize = 24;
 /// Numbers that span less than this look alike on either scale, and a linear one is easier to read.
 const LOGARITHMIC_SPAN: f64 = 4.0;
 
-/// The drawings; none where no axis is numeric. `behind` says where the values stand as a table.
+/// The drawings; none if no axis is numeric. `behind` names where the values are in a table.
 pub(super) fn trends(findings: &Findings<'_>, axes: &[String], behind: &str) -> Option<Trends> {
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
     let numeric = labels.axes.iter().filter_map(|i| Some((*i, Numbers::of(&values_of(findings, *i))?)));
-    // Of several the longest; of equally long ones the first.
+    // The one with most values; the first if several have the same number.
     let (x, numbers) = numeric.reduce(|a, b| if b.1.distinct() > a.1.distinct() { b } else { a })?;
     let mut others: Vec<usize> = labels.axes.iter().copied().filter(|i| *i != x).collect();
     others.sort_by_key(|i| std::cmp::Reverse(values_of(findings, *i).len()));
@@ -53,7 +53,7 @@ fn values_of(findings: &Findings<'_>, axis: usize) -> Vec<String> {
     all
 }
 
-/// How a kind of number is written.
+/// Parses a kind of number.
 type Read<'a> = &'a dyn Fn(&str) -> Option<f64>;
 
 /// Values of an axis as numbers.
@@ -63,7 +63,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Where all are numbers of one kind, and enough of them differ.
+    /// `Some` if all are numbers of one kind, and enough of them differ.
     fn of(texts: &[String]) -> Option<Numbers> {
         let plain = |t: &str| t.trim().parse().ok().filter(|v: &f64| v.is_finite());
         let duration = |t: &str| Some(parse_duration_ns(t).ok()? as f64);
@@ -163,7 +163,7 @@ impl Matrix<'_> {
         Some(Trends { title, planes, note: (!notes.is_empty()).then(|| notes.join(" ")) })
     }
 
-    /// `users=5, region=eu`, of these axes.
+    /// `users=5, region=eu`, for these axes.
     fn words<'i>(&self, case: &CaseFindings<'_>, axes: impl Iterator<Item = &'i usize>) -> String {
         let one = |i: &usize| Some(format!("{}={}", self.axes.get(*i)?, case.case.facts.values.get(*i)?.1));
         axes.filter_map(one).collect::<Vec<_>>().join(", ")
@@ -178,7 +178,7 @@ impl Matrix<'_> {
             match groups.iter_mut().find(|g| g.name == name) {
                 Some(group) => group.spots.push(spot),
                 None => {
-                    // By the value, not by what has been measured: the same line looks alike in all drawings.
+                    // By the value, not by what was measured: the same line has the same colour in all drawings.
                     let at = self.by.and_then(|by| {
                         let value = &case.case.facts.values.get(by)?.1;
                         values_of(self.findings, by).iter().position(|v| v == value)
@@ -188,7 +188,7 @@ impl Matrix<'_> {
                 }
             }
         }
-        // As the plan has them, whatever was measured first.
+        // In the plan's order, whatever was measured first.
         groups.sort_by_key(|g| if let Colour::Nth(at) = g.colour { at } else { 0 });
         for group in &mut groups {
             group.spots.sort_by(|a, b| a.across.value.total_cmp(&b.across.value));
@@ -235,7 +235,7 @@ impl Matrix<'_> {
     }
 }
 
-/// Where a figure stands, with its range over trials, or the interval of its estimate; and whether it is no more than a
+/// The position of a figure, with its range over trials, or the interval of its estimate; and whether it is only a
 /// lower bound.
 fn height(spread: &Spread) -> Option<(Around, bool)> {
     let finite = |v: f64| v.is_finite().then_some(v);
@@ -264,7 +264,7 @@ fn height(spread: &Spread) -> Option<(Around, bool)> {
     Some((around, is_open))
 }
 
-/// Smallest and largest of all points, where they differ by no more than noise.
+/// Smallest and largest of all points, if they differ by no more than noise.
 fn same(planes: &[Plane]) -> Option<(f64, f64)> {
     let spots = || planes.iter().flat_map(|p| &p.groups).flat_map(|g| &g.spots);
     let least = spots().map(|s| s.up.value).reduce(f64::min)?;
@@ -272,7 +272,7 @@ fn same(planes: &[Plane]) -> Option<(f64, f64)> {
     (most - least <= NOISE * most.abs() && !spots().any(|s| s.is_open)).then_some((least, most))
 }
 
-/// What the signs at points mean, those that occur.
+/// The meaning of the signs at points, for those that occur.
 fn described_signs(planes: &[Plane]) -> Vec<String> {
     let any =
         |is: &dyn Fn(&Spot) -> bool| planes.iter().flat_map(|p| &p.groups).flat_map(|g| &g.spots).any(is);

@@ -1,4 +1,4 @@
-//! One trial as its charts need it: its moments, its marks, and the axis that all of them share.
+//! One trial in the form its charts need: its moments, its marks, and the axis that all of them share.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use loadlab_analysis::metric::Unit;
 use super::readings::{Bin, Readings};
 use crate::document::{Along, Band, Chart, Line, Mark};
 
-/// A trial as its charts need it.
+/// A trial in the form its charts need.
 pub(super) struct Trial<'a> {
-    /// In front of the names of its charts.
+    /// Prefix of its charts' names.
     pub(super) prefix: String,
     /// Where the time axis begins and ends.
     pub(super) axis: (f64, f64),
@@ -43,7 +43,7 @@ impl Trial<'_> {
         }
     }
 
-    /// One with lines; none where they would be points.
+    /// One with lines; `None` if they would be single points.
     pub(super) fn chart(
         &self,
         name: &str,

@@ -1,13 +1,13 @@
-//! What would be a chart without information: lines that do not move, or by no more than noise. A sentence says it in less
-//! space.
+//! Would-be charts without information: lines that do not move, or by no more than noise. A sentence reports them in
+//! less space.
 
 use loadlab_analysis::metric::{Unit, Value};
 
 use crate::document::Line;
 use crate::figures;
 
-/// A line that varies by no more than this share of its largest value stands still: in a chart that begins at zero nobody
-/// would see it move.
+/// A line that varies by no more than this share of its largest value counts as constant: in a chart that begins at
+/// zero its movement would be invisible.
 const NOISE: f64 = 0.04;
 /// CPU below this much of one core, in per cent, is what an idle process uses.
 const IDLE_PERCENT: f64 = 1.0;
@@ -15,18 +15,18 @@ const IDLE_PERCENT: f64 = 1.0;
 const IDLE_OF_LIMIT: f64 = 0.1;
 /// Bytes per second below this are housekeeping.
 const IDLE_BYTES_PER_S: f64 = 1024.0;
-/// A sentence has at most so many names.
+/// The most names in a sentence.
 const NAMES: usize = 6;
 
-/// What a chart is called in a sentence, and what is said where all of it is zero.
+/// A chart's name in a sentence, and the text if all of it is zero.
 #[derive(Clone, Copy)]
 pub(super) struct Words {
     pub(super) name: &'static str,
     pub(super) zero: &'static str,
 }
 
-/// Lines that are worth a chart, and a sentence about the others. A line that stands still but is not zero stays where
-/// another one moves: it is then something to compare with. `limit_of` is in the unit of the lines.
+/// Separates lines worth a chart from those reported in a sentence. A line that is constant but not zero stays if
+/// another one moves, for comparison. `limit_of` is in the unit of the lines.
 pub(super) fn parted(
     lines: Vec<Line>,
     unit: Unit,
@@ -56,7 +56,7 @@ fn is_zero(line: &Line) -> bool {
     range(line).is_some_and(|r| r == (0.0, 0.0))
 }
 
-/// Next to nothing, which has no shape worth drawing.
+/// Next to nothing, without a shape worth drawing.
 fn is_idle(line: &Line, unit: Unit, limit: Option<f64>) -> bool {
     let Some((_, most)) = range(line) else { return true };
     match unit {
@@ -122,7 +122,7 @@ fn between(least: f64, most: f64, unit: Unit) -> String {
     figures::range(Some(least), Value::Known(most), unit).unwrap_or(most_text)
 }
 
-/// Some names, and how many more there are.
+/// Some names, and the number of the others.
 fn names(all: impl ExactSizeIterator<Item = String>) -> String {
     let others = all.len().saturating_sub(NAMES);
     let mut shown: Vec<String> = all.take(NAMES).collect();
@@ -169,7 +169,7 @@ mod tests {
             &["c", "d"],
             Some("CPU below 1 %: a, b."),
         );
-        // one per cent of a core is all that this component may use
+        // one per cent of a core is this component's whole limit
         check(one(&idle), Unit::CpuPercent, Some(1.0), &["b"], None);
         check(&[line("a", &[f64::MAX, 1.0])], Unit::Bytes, None, &["a"], None);
     }

@@ -1,7 +1,7 @@
-//! Ticks and samples of a trial on an even grid of moments, for charts.
+//! Ticks and samples of a trial on an even time grid, for charts.
 //!
-//! Long trials are drawn with at most [`MOMENTS`] moments. Re-binning adds what adds (counts over lengths)
-//! and takes the largest of what does not (percentiles, memory): a chart must not hide a spike.
+//! Long trials are drawn with at most [`MOMENTS`] moments. Re-binning adds additive values (counts over lengths) and
+//! takes the maximum of the others (percentiles, memory): a chart must not hide a spike.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use loadlab_record::store::TrialRecord;
 use super::Order;
 use crate::colour::Colour;
 
-/// What samples call the load generator.
+/// The load generator's name in samples.
 pub(super) const GENERATOR: &str = "loadlab";
 
-/// No chart has more moments than this: more are neither seen nor quick to draw.
+/// The most moments in a chart: more are neither visible nor quick to draw.
 const MOMENTS: usize = 600;
-/// Shorter moments tell no rate: the few milliseconds in which a load's last responses come would be drawn as a
-/// peak, or as nothing at all.
+/// Shorter moments yield no rate: the few milliseconds of a load's last responses would be drawn as a peak, or as
+/// nothing at all.
 pub(super) const RATE_FROM_S: f64 = 0.1;
 
 /// Successive ticks of all loads drawn as one moment.
@@ -41,13 +41,13 @@ impl Bin<'_> {
     }
 }
 
-/// Ticks by second of the trial's clock, then neighbours together until there are few enough. A pause
-/// between batches leaves a moment without a value, so that no line is drawn through it.
+/// Ticks by second of the trial's clock, then neighbours merged until there are few enough. A pause between batches
+/// leaves a moment without a value, so that no line is drawn through it.
 pub(super) fn rebin(ticks: &[Tick]) -> Vec<Bin<'_>> {
     let mut by_second: BTreeMap<i64, Vec<&Tick>> = BTreeMap::new();
     for tick in ticks {
         let second = ((tick.from_s + tick.to_s) / 2.0).floor() as i64;
-        // What is too short for a rate belongs to the second before: by itself it would look like a breakdown.
+        // A tick too short for a rate belongs to the second before: on its own it would look like a breakdown.
         let is_rest = tick.to_s - tick.from_s < RATE_FROM_S && by_second.contains_key(&(second - 1));
         by_second.entry(if is_rest { second - 1 } else { second }).or_default().push(tick);
     }
@@ -69,7 +69,7 @@ pub(super) fn rebin(ticks: &[Tick]) -> Vec<Bin<'_>> {
         .collect()
 }
 
-/// How much time ticks cover: ticks of loads that run at once cover it once.
+/// How much time ticks cover: ticks of loads that run at once count once.
 fn covered_s(ticks: &[&Tick]) -> f64 {
     let mut by_load: BTreeMap<&str, f64> = BTreeMap::new();
     for tick in ticks {
@@ -78,19 +78,19 @@ fn covered_s(ticks: &[&Tick]) -> f64 {
     by_load.into_values().fold(0.0, f64::max)
 }
 
-/// A last step shorter than this share of the others tells no rate.
+/// A last step shorter than this share of the others yields no rate.
 const LAST_FROM: f64 = 0.3;
 
-/// Samples by component, in even steps of the time that is shown.
+/// Samples by component, in even steps of the time shown.
 pub(super) struct Readings {
     pub(super) by_component: Vec<(String, Vec<Sample>)>,
     steps: Vec<(f64, f64)>,
-    /// Place of each component of the plan, and how many the plan has.
+    /// Index of each component in the plan, and how many the plan has.
     places: BTreeMap<String, usize>,
 }
 
 impl Readings {
-    /// Of the time between these two, in seconds. Samples from outside of it stay: counters are read between two.
+    /// For the time between these two, in seconds. Samples outside it are kept: counters are read between two.
     pub(super) fn of(record: &TrialRecord, order: &Order<'_>, (from_s, to_s): (f64, f64)) -> Readings {
         let seconds = if to_s > from_s { (to_s - from_s).min(1e8).ceil() as usize } else { 0 };
         let step = seconds.div_ceil(MOMENTS).max(1);
@@ -110,7 +110,7 @@ impl Readings {
         Readings { by_component, steps, places }
     }
 
-    /// Components of the system; the generator, the machine and lone probes are none.
+    /// Components of the system, without the generator, the machine and probes of no component.
     pub(super) fn components(&self) -> impl Iterator<Item = (&str, &[Sample])> {
         let is_one = |name: &str| !matches!(name, GENERATOR | "host" | "probes");
         self.by_component
@@ -127,7 +127,7 @@ impl Readings {
             .filter(|(n, _)| *n == GENERATOR)
     }
 
-    /// A component has the same colour in all charts of a run: that of its place in the plan.
+    /// A component has the same colour in all charts of a run: that of its index in the plan.
     pub(super) fn colour(&self, name: &str) -> Colour {
         match name {
             GENERATOR => Colour::Generator,
@@ -172,9 +172,9 @@ mod tests {
         let ticks = [tick(0.0, 1.0), tick(1.0, 2.0), tick(2.0, 2.004)];
         let bins = rebin(&ticks);
         assert_eq!(bins.iter().map(|b| (b.at_s, b.ticks.len())).collect::<Vec<_>>(), [(0.5, 1), (1.5, 2)]);
-        // by itself it would be all there is
+        // on its own it is all there is
         assert_eq!(rebin(&ticks[2..]).len(), 1);
-        // half a second is a rate, and stands before the end
+        // half a second yields a rate, and is placed before the end
         let ticks = [tick(0.0, 1.0), tick(1.0, 1.4)];
         assert_eq!(rebin(&ticks).iter().map(|b| b.at_s).collect::<Vec<_>>(), [0.5, 1.4]);
     }

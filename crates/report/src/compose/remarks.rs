@@ -1,4 +1,4 @@
-//! Remarks: expectations, doubts, trials that failed, events, and exchanges that were kept.
+//! Remarks: expectations, doubts, failed trials, events, and exchanges that were kept.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const NAMED: usize = 3;
 /// Failed and slow exchanges shown of each outcome.
 const EXAMPLES: usize = 3;
 
-/// Every doubt of every trial: the same of several trials is said once, with its first evidence.
+/// Every doubt of every trial: the same doubt in several trials is reported once, with its first evidence.
 pub fn doubts(findings: &Findings<'_>) -> Option<Section> {
     let remarks = grouped_doubts(findings, true);
     if remarks.is_empty() {
@@ -134,7 +134,7 @@ pub fn expectations(case: &CaseFindings<'_>) -> Vec<Remark> {
 }
 
 fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
-    // What is undecided in one trial and missed in another is missed.
+    // Undecided in one trial and missed in another counts as missed.
     let mut missed: Vec<&(u32, &Expectation)> =
         trials.iter().filter(|(_, e)| e.holds != Some(true)).collect();
     if missed.iter().any(|(_, e)| e.is_missed()) {
@@ -196,7 +196,7 @@ pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
     troubles_of(case, false)
 }
 
-/// The same, with the case's name where they stand among those of others.
+/// The same, with the case's name if they are listed with those of others.
 pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
     let trouble = |t: &loadlab_analysis::case::TrialFindings<'_>| {
         Some(Remark {
@@ -215,7 +215,7 @@ pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
     case.trials.iter().filter_map(trouble).collect()
 }
 
-/// What happened in the trial that is drawn, folded away: the story of one trial from up to down.
+/// What happened in the trial that is drawn, folded away: the history of one trial from up to down.
 pub fn events(case: &CaseFindings<'_>) -> Option<Block> {
     let record =
         case.typical().and_then(|t| t.record).or_else(|| case.trials.iter().find_map(|t| t.record))?;

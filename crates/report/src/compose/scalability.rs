@@ -16,10 +16,10 @@ use crate::plane::{Axis, Curve, Group, Mark, Plane, Spot};
 
 /// Points of a drawn curve: enough that it looks like one.
 const STEPS: usize = 96;
-/// Latencies that span more than this are drawn by logarithm.
+/// Latencies that span more than this factor are drawn on a logarithmic scale.
 const DECADES_FROM: f64 = 30.0;
 
-/// The section; none where no axis varies users.
+/// The section; `None` if no axis varies users.
 pub fn section(curves: &[Scalability]) -> Option<Section> {
     let blocks: Vec<Block> = curves.iter().flat_map(|c| blocks(c, curves.len() > 1)).collect();
     let (id, title) = ("scalability".to_owned(), "Throughput over users".to_owned());
@@ -38,7 +38,7 @@ fn blocks(curve: &Scalability, named: bool) -> Vec<Block> {
     blocks
 }
 
-/// Levels that double are drawn by logarithm, or the small ones would be one spot.
+/// Levels that double are drawn on a logarithmic scale, or the small ones would coincide.
 fn doubles(curve: &Scalability) -> bool {
     let users = || curve.levels.iter().map(|l| l.users as f64);
     let gaps = || users().zip(users().skip(1)).map(|(a, b)| b - a);
@@ -92,7 +92,7 @@ fn throughput(curve: &Scalability) -> Plane {
     }
 }
 
-/// The peak, as far as it lies where somebody has been, and the knee: of the law, or else as measured.
+/// The peak, if it is within the measured range, and the knee: of the law, or else as measured.
 fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<Mark> {
     let largest = curve.levels.last().map_or(0.0, |l| l.users as f64);
     let described = |what: &str, users: f64| format!("{what} {}", figures::number(users.round()));
@@ -111,7 +111,7 @@ fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<Mark> {
     marks
 }
 
-/// Where the law is drawn: over the levels that were measured, and no further.
+/// Where the law is drawn: over the measured levels, and no further.
 fn steps(curve: &Scalability, logarithmic: bool) -> impl Iterator<Item = f64> {
     let at = |level: Option<&Level>| level.map_or(1.0, |l| l.users as f64);
     let (from, to) = (at(curve.levels.first()), at(curve.levels.last()));
@@ -121,7 +121,7 @@ fn steps(curve: &Scalability, logarithmic: bool) -> impl Iterator<Item = f64> {
     })
 }
 
-/// Latency at each level over the throughput there: it turns back where more users get less.
+/// Latency over throughput at each level: it turns back where more users get less.
 fn latency(curve: &Scalability) -> Option<Plane> {
     let group = |(rank, name, read): (usize, &str, fn(&Level) -> &Spread)| {
         let spot = |level: &Level| {
@@ -241,7 +241,7 @@ fn table(curve: &Scalability) -> Table {
             detail: fitted.and_then(|at| figures::range(Some(at.low), Value::Known(at.high), Unit::PerS)),
             ..Cell::new(fitted.map_or(NOTHING.to_owned(), |at| figures::rate(at.value)))
         };
-        // What each of so many users gets, of what one alone would.
+        // Each user's share of what one alone would get.
         let share = fit.zip(level.goodput.median.known()).map(|(f, x)| x / users / f.lambda.value);
         vec![
             Cell::new(figures::count(level.users)),

@@ -1,4 +1,4 @@
-//! A search for capacity: what was found, and the way there.
+//! A search for capacity: the result, and the path to it.
 
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
@@ -8,8 +8,8 @@ use loadlab_record::summary::Verdict;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, Weight};
 use crate::figures;
 
-/// Turns the report of a run that is a search into one: what was found stands first, and a level that missed is no
-/// failure of the run.
+/// Turns the report of a run that is a search into a search report: the result comes first, and a level that missed
+/// is not a failure of the run.
 pub fn described(mut document: Document, manifest: &Manifest, findings: &Findings<'_>) -> Document {
     let Some(search) = &manifest.search else { return document };
     let found = search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());
@@ -48,7 +48,7 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     document
 }
 
-/// Not even the lowest level was met, and none of its trials missed anything for certain.
+/// Not even the lowest level was met, but none of its trials definitely missed anything.
 fn is_open(search: &SearchFacts) -> bool {
     let mut lowest = search.path.iter().filter(|step| Some(step.level) == search.above);
     search.above.is_some() && lowest.all(|step| step.outcome == "undecided")

@@ -1,8 +1,7 @@
-//! How response times are spread: percentile curves of every case, and the heat map of a trial over time.
+//! How response times are distributed: percentile curves of every case, and the heat map of a trial over time.
 //!
-//! Curves are of one trial each, the one with the median goodput: percentiles of several trials are never
-//! pooled. What cannot be known is not drawn: a curve ends where it would need more samples, or where requests
-//! lie that never ended.
+//! Each curve comes from one trial, the one with the median goodput: percentiles of several trials are never pooled.
+//! What is unknown is not drawn: a curve ends where it would need more samples, or among requests that never ended.
 
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
@@ -17,18 +16,18 @@ use super::readings::RATE_FROM_S;
 use crate::colour::Colour;
 use crate::document::{Along, Chart, Heat, Line};
 
-/// Places of a curve between one nine and the next.
+/// Points of a curve between one nine and the next.
 const STEPS_A_NINE: usize = 12;
-/// Nobody has the samples for more nines.
+/// No load has the samples for more nines.
 const NINES: usize = 7;
-/// Columns of a heat map at most: narrower ones are not seen.
+/// The most columns of a heat map: narrower ones are not visible.
 const COLUMNS: usize = 200;
 /// Rows of a heat map, about.
 const ROWS: f64 = 32.0;
-/// A percentile among censored ones may be off by this factor and is reported all the same, as in a summary.
+/// A percentile among censored ones may be off by this factor and is still reported, as in a summary.
 const SLACK: f64 = 1.01;
 
-/// Percentile curves, a line a case, from the fastest response to the rarest that can be known.
+/// Percentile curves, one line per case, from the fastest response to the rarest that can be known.
 pub fn curves(findings: &Findings<'_>) -> Option<Chart> {
     let mut lines: Vec<Line> =
         findings.cases.iter().enumerate().filter_map(|(i, case)| curve(i, case)).collect();
@@ -63,7 +62,7 @@ pub fn curves(findings: &Findings<'_>) -> Option<Chart> {
     })
 }
 
-/// A place's nines: -log10(1 - q).
+/// A point's nines: -log10(1 - q).
 fn nines_at(step: usize) -> f64 {
     step as f64 / STEPS_A_NINE as f64
 }
@@ -80,7 +79,7 @@ fn curve(index: usize, case: &CaseFindings<'_>) -> Option<Line> {
     })
 }
 
-/// Milliseconds at each place, until they cannot be known.
+/// Milliseconds at each point, as far as known.
 fn percentiles(series: &Series) -> Vec<Option<f64>> {
     let known = Ranks::of(&series.response_ok);
     let mut all = series.response_ok.clone();
@@ -98,7 +97,7 @@ fn percentiles(series: &Series) -> Vec<Option<f64>> {
     (0..=NINES * STEPS_A_NINE).map(at).collect()
 }
 
-/// Values of a histogram by rank, to be asked often.
+/// Values of a histogram by rank, for repeated lookups.
 struct Ranks(Vec<(u64, u64)>);
 
 impl Ranks {
@@ -121,12 +120,12 @@ impl Ranks {
     }
 }
 
-/// Columns' middles in seconds, and how many ok responses of the window took how long in each. Nothing for
-/// a trial too short to see anything move.
+/// Columns' middles in seconds, and how many ok responses of the window took how long in each. `None` for a trial too
+/// short to show any movement.
 pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     let intervals = || record.intervals.iter().filter(|i| i.tag == "response");
     let from_s = intervals().map(|i| i.from_s).fold(f64::INFINITY, f64::min).floor();
-    // The few milliseconds in which the last responses come make no column.
+    // The few milliseconds of the last responses make no column.
     let to_s = (intervals().map(|i| i.to_s()).fold(f64::NEG_INFINITY, f64::max) - RATE_FROM_S).ceil();
     let values = || intervals().flat_map(|i| i.values()).map(|(ns, _)| ns.max(1));
     let (least, most) = (values().min()?, values().max()?);
@@ -151,7 +150,7 @@ pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     Some((at_s, Heat { edges: (0..=rows).map(edge).collect(), columns }))
 }
 
-/// Rows on a logarithmic grid: the first one's number, rows a decade, and how many there are.
+/// Rows on a logarithmic grid: the first one's number, rows per decade, and how many there are.
 fn grid(least: f64, most: f64) -> (f64, f64, usize) {
     let decades = (most / least).log10().max(0.1);
     let per_decade = (ROWS / decades).floor().clamp(3.0, 48.0);

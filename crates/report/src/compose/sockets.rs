@@ -1,5 +1,5 @@
-//! A table of what `ss -s` and `top` show of a machine: TCP sockets by state, connections the kernel threw away, load
-//! average, and waiting for a core. Components have rows of their own where they have a network of their own.
+//! A table of what `ss -s` and `top` show of a machine: TCP sockets by state, connections the kernel dropped, load
+//! average, and waiting for a core. Components with their own network have their own rows.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::tables::drop_untold;
 use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
 
-/// Pairs of components in their table.
+/// How many pairs of components their table lists.
 const MOST_PAIRS: usize = 12;
 
-/// Of the trial with the median goodput: the most of everything that goes up and down, the growth of what only grows.
+/// From the trial with the median goodput: the maximum of levels, the growth of counters.
 pub fn table(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
     let record = case.typical()?.record?;
     let by_component = record.samples.by_component();
@@ -150,7 +150,7 @@ fn waited(list: &[Sample], read: fn(&Pressure) -> Option<f64>) -> Option<f64> {
     let mut readings = list.iter().filter_map(|s| Some((s.at_s, read(s.pressure.as_ref()?)?)));
     let (from_s, before_s) = readings.next()?;
     let (to_s, after_s) = readings.next_back()?;
-    // A component that was started anew counts from zero.
+    // A restarted component counts from zero.
     (to_s > from_s && after_s >= before_s).then(|| ((after_s - before_s) / (to_s - from_s)).min(1.0))
 }
 

@@ -1,4 +1,4 @@
-//! Steps and tags side by side: what each came to in each case.
+//! Steps and tags side by side: the results of each in each case.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::figures;
 /// Times of a step.
 const TIMES: [&str; 5] = ["mean", "p50", "p95", "p99", "max"];
 
-/// A row for each step, or tag, of each case; `None` where requests are not told apart.
+/// A row for each step, or tag, of each case; `None` if requests are not distinguished.
 pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<Table> {
     let mut tags: Vec<&str> = Vec::new();
     for tag in findings.cases.iter().flat_map(|c| c.summaries()).flat_map(|s| s.by_tag.keys()) {
@@ -57,11 +57,11 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<Table> {
     })
 }
 
-/// Failing steps that the end of a run names.
+/// How many failing steps are named at the end of a run.
 const FAILING_NAMED: usize = 3;
 
-/// Steps that failed in some case, the worst first, where not all of them did alike: which one it is, the error rate does not
-/// say.
+/// Steps that failed in some case, the worst first, unless all failed alike: the error rate does not show which one
+/// it is.
 pub(super) fn failing(findings: &Findings<'_>) -> Vec<Remark> {
     let mut all: BTreeMap<&str, (Requests, Failures)> = BTreeMap::new();
     for summary in findings.cases.iter().flat_map(|c| c.summaries()) {

@@ -1,4 +1,5 @@
-//! The system, drawn: components in the order of a request's way, what each used of what it may, and where requests waited.
+//! The system, drawn: components in the order of a request's path, how much each used of its limits, and where
+//! requests waited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +15,9 @@ use super::cases::bottleneck;
 use crate::document::{Drawing, Edge, Gauge, Node};
 use crate::figures;
 
-/// What sends the load goes by this name among connections.
+/// The load's name among connections.
 const GENERATOR: &str = "loadlab";
-/// Nodes drawn of one layer; the ones that use least are left out beyond.
+/// How many nodes of one layer are drawn; beyond that, those that use least are left out.
 const MOST_IN_LAYER: usize = 8;
 
 /// A drawing for each case that was measured.
@@ -25,9 +26,10 @@ pub(super) fn drawings(findings: &Findings<'_>, manifest: &Manifest) -> Vec<Draw
     findings.cases.iter().filter_map(|case| drawing(case, &groups, manifest)).collect()
 }
 
-/// Replicas stand for one: names that differ in a number at their end, of components that run the same.
+/// One node represents all replicas: names that differ only in a number at their end, of components that run the
+/// same.
 struct Groups {
-    /// In the plan's order: what is drawn, and who is meant.
+    /// In the plan's order: the name that is drawn, and its members.
     all: Vec<(String, Vec<String>)>,
 }
 
@@ -50,7 +52,7 @@ impl Groups {
                 _ => name.truncate(name.trim_end_matches(['-', '_']).len()),
             }
         }
-        // A group must not be called like another component.
+        // A group must not have the name of another component.
         let taken: BTreeSet<&str> = components.iter().map(|c| c.name.as_str()).collect();
         for (name, members) in &mut all {
             if members.len() > 1 && taken.contains(name.as_str()) {
@@ -60,7 +62,7 @@ impl Groups {
         Groups { all }
     }
 
-    /// What stands for a component; itself where the plan does not know it.
+    /// The name drawn for a component; its own if the plan does not know it.
     fn name<'a>(&'a self, component: &'a str) -> &'a str {
         let found = self.all.iter().find(|(_, members)| members.iter().any(|m| m == component));
         found.map_or(component, |(name, _)| name.as_str())
@@ -105,10 +107,10 @@ fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Opt
     Some(Drawing { case: case.label.clone(), layers, edges })
 }
 
-/// The component or link that the bottleneck is.
+/// The component or link that is the bottleneck.
 fn culprit<'a>(case: &'a CaseFindings<'_>) -> Option<&'a str> {
     let found = case.diagnosis.bottleneck.as_ref()?;
-    // Where time passes is no bottleneck as long as nothing is saturated.
+    // Latency inside a component is not a bottleneck as long as nothing is saturated.
     found.component.as_deref().filter(|_| !matches!(found.kind, Kind::Nothing | Kind::Latency))
 }
 
@@ -117,7 +119,7 @@ fn names(culprit: &str) -> impl Iterator<Item = &str> {
     culprit.split([',', ' ']).filter(|name| !name.is_empty())
 }
 
-/// Without the component, whose box it stands in.
+/// Without the component, in whose box it appears.
 fn what_of(text: &str) -> String {
     text.rsplit_once(" · ").map_or(text, |(_, what)| what).to_owned()
 }
@@ -139,7 +141,7 @@ fn generator(summary: &Summary, case: &CaseFindings<'_>) -> Node {
     }
 }
 
-/// The most that any component uses, for bars of those without a limit.
+/// The maximum of any component, for bars of those without a limit.
 struct Most {
     cpu_percent: f64,
     memory_bytes: f64,
@@ -151,14 +153,14 @@ impl Most {
             summary.components.values().filter_map(read).fold(0.0, f64::max)
         };
         Most {
-            // Less than a core's use is drawn against a core.
+            // Less than a core is drawn relative to a core.
             cpu_percent: most(|c| c.cpu_percent.mean).max(100.0),
             memory_bytes: most(|c| c.memory_bytes.max),
         }
     }
 }
 
-/// Of replicas the one that uses most of what it may.
+/// For replicas, the one that uses most of its limit.
 fn gauges(own: &[(&str, &ComponentSummary)], most: &Most) -> Vec<Gauge> {
     let largest = |all: Vec<(f64, String)>| all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     let cpu = own.iter().filter_map(|(_, c)| {
@@ -190,7 +192,7 @@ fn gauges(own: &[(&str, &ComponentSummary)], most: &Most) -> Vec<Gauge> {
         .collect()
 }
 
-/// Who asks whom: as connections were seen, else as components name one another in what they run.
+/// Who calls whom: as connections were seen, else as components name one another in their configuration.
 fn edges(
     case: &CaseFindings<'_>,
     groups: &Groups,
@@ -231,7 +233,8 @@ fn edges(
     all
 }
 
-/// Edges that the plan tells of: a component that names another asks it, and the load goes to those that its URLs name.
+/// Edges derived from the plan: a component that names another calls it, and the load goes to those that its URLs
+/// name.
 fn planned(
     groups: &Groups,
     manifest: &Manifest,
@@ -253,7 +256,7 @@ fn planned(
             add(groups.name(&component.name), groups.name(asked));
         }
     }
-    // What stands below `load` in the plan comes after its system.
+    // What follows `load` in the plan comes after its system.
     let loads = manifest.plan_text.find("\nload").map_or("", |at| &manifest.plan_text[at..]);
     for asked in named_in(loads) {
         add(GENERATOR, groups.name(asked));
@@ -266,8 +269,8 @@ fn named_in(text: &str) -> impl Iterator<Item = &str> {
     text.split("${components.").skip(1).filter_map(|rest| rest.split(['.', '}']).next())
 }
 
-/// Everyone that is drawn but loadlab, by how many steps a request takes to them; those that nobody is known to ask are
-/// with the first, in the plan's order.
+/// All drawn nodes except loadlab, by how many steps a request takes to them; those without a known caller are with
+/// the first, in the plan's order.
 fn layers_of<'a>(
     edges: &[Edge],
     groups: &'a Groups,
@@ -282,7 +285,7 @@ fn layers_of<'a>(
         let is_asked = |name: &&str| edges.iter().any(|e| e.to == **name && asking.contains(&e.from));
         let (next, others): (Vec<&str>, Vec<&str>) = left.into_iter().partition(is_asked);
         if next.is_empty() {
-            // Nobody is known to ask them: beside the first.
+            // Without a known caller: beside the first.
             match layers.first_mut() {
                 Some(first) => first.extend(others),
                 None => layers.push(others),

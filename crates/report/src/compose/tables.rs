@@ -13,7 +13,7 @@ use super::{Order, ranged, spread_cell};
 use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
 
-/// What siege calls differently comes first, then what nobody else has.
+/// What siege names differently comes first, then figures that no other tool has.
 const ALL: [&str; 10] = [
     "transactions",
     "availability",
@@ -27,7 +27,7 @@ const ALL: [&str; 10] = [
     "stdev",
 ];
 
-/// One row a figure, one column a case: every figure there is, failures of every kind that happened included.
+/// One row per figure, one column per case: every figure there is, including failures of every kind that occurred.
 pub fn figures(findings: &Findings<'_>) -> Table {
     let cases = &findings.cases;
     let happened = |m: &Metric| {
@@ -81,7 +81,7 @@ fn rows_of(findings: &Findings<'_>, caption: &str, metrics: &[Metric]) -> Table 
     }
 }
 
-/// Trials that no figure is made from.
+/// Trials that contribute to no figure.
 pub(super) fn left_out(findings: &Findings<'_>) -> Option<String> {
     const MOST: usize = 4;
     let all: Vec<String> = findings.cases.iter().flat_map(CaseFindings::left_out).collect();
@@ -93,7 +93,7 @@ pub(super) fn left_out(findings: &Findings<'_>) -> Option<String> {
     (!all.is_empty()).then(|| format!("Left out: {named}{more}."))
 }
 
-/// Where programs make the load, what a table cannot have.
+/// If programs make the load, what a table cannot have.
 pub(super) fn not_measured(findings: &Findings<'_>) -> Option<String> {
     let is_command = |c: &&CaseFindings<'_>| c.summaries().any(|s| s.load.is_command());
     let names: Vec<&str> =
@@ -164,7 +164,7 @@ pub fn latency_block(findings: &Findings<'_>) -> Table {
     }
 }
 
-/// Drain and loss, where the plan can tell.
+/// Drain and loss, if the plan measures them.
 pub fn after(findings: &Findings<'_>) -> Option<Table> {
     let described: Vec<Metric> = metric::AFTER
         .into_iter()
@@ -198,7 +198,7 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
     })
 }
 
-/// What the plan works out of figures of its cases.
+/// What the plan derives from figures of its cases.
 pub fn derived(findings: &Findings<'_>) -> Option<Table> {
     if findings.derived.is_empty() {
         return None;
@@ -358,7 +358,7 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
     if bad { cell.weighing(Weight::Bad) } else { cell }
 }
 
-/// A column that nobody could tell anything about says nothing.
+/// A column without any known value is dropped.
 pub(super) fn drop_untold(table: &mut Table) {
     let described: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))

@@ -1,10 +1,10 @@
-//! Cases by their figures, and the system, in forms that have letters alone: as tables, and as a line.
+//! Cases by their figures, and the system, in text formats: as tables, and as a line.
 
 use super::verdict_word;
 use crate::document::{CaseTable, Cell, Drawing, Grids, Node, Table, Weight};
 use crate::terminal::bar;
 
-/// The cases as a table. With `bars` the first figure has a bar of that many columns beside it.
+/// The cases as a table. With `bars` the first figure has a bar of this many columns beside it.
 pub(crate) fn table_of(cases: &CaseTable, bars: Option<usize>) -> Table {
     let bars = bars.filter(|_| cases.figures.first().is_some_and(|f| f.has_bars));
     let verdicts: Vec<&str> = cases.rows.iter().map(|r| verdict_word(r.verdict)).collect();

@@ -1,4 +1,4 @@
-//! A document as Markdown: tables as people paste them into a README or a merge request.
+//! A document as Markdown: tables for pasting into a README or a merge request.
 
 use std::fmt::Write;
 
@@ -72,7 +72,7 @@ fn section(out: &mut String, section: &Section) {
             Block::Plane(plane) => self::plane(out, plane),
             Block::Chart(chart) => self::chart(out, chart),
             Block::Multiples(part) => multiples(out, part),
-            // The same cases stand in a table or in grids.
+            // The same cases are in a table or in grids.
             Block::Trends(_) => {}
             Block::Folded { title, text } => folded(out, title, text),
         }
@@ -122,7 +122,7 @@ fn table(out: &mut String, table: &Table) {
     }
 }
 
-/// A comparison's figures stand in the table of figures; here they are drawn, a row a case.
+/// A comparison's figures are in the table of figures; here they are drawn, one row per case.
 fn compare(out: &mut String, compare: &Compare) {
     let _ = writeln!(out, "**{}**\n", escape(&compare.title));
     let _ = writeln!(
@@ -180,7 +180,7 @@ fn multiples(out: &mut String, part: &Multiples) {
 }
 
 fn chart(out: &mut String, chart: &Chart) {
-    // Percentiles stand in the tables.
+    // Percentiles are in the tables.
     if chart.along == Along::Nines {
         return;
     }
@@ -235,8 +235,7 @@ fn folded(out: &mut String, title: &str, text: &str) {
     );
 }
 
-/// Text that stays text: markup of Markdown and HTML is escaped. A `_` within a word is none: names such as
-/// `elapsed_time` stay as they can be searched for.
+/// Escapes Markdown and HTML markup. A `_` within a word is not markup: names such as `elapsed_time` stay searchable.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let text = harmless(text);

@@ -1,4 +1,4 @@
-//! Documents → text in one form or another.
+//! Documents → text in various formats.
 
 pub(crate) mod cases;
 pub mod html;
@@ -14,7 +14,7 @@ use crate::figures;
 use crate::plane::Plane;
 use crate::terminal::{cut, harmless, right, width_of};
 
-/// A verdict in a word.
+/// A verdict as a single word.
 pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "PASS",
@@ -44,7 +44,7 @@ fn line_figures(line: &Line) -> Option<LineFigures> {
     })
 }
 
-/// At most so many values: neighbours together, the largest standing for them.
+/// At most this many values: neighbours are merged, keeping the largest.
 fn thinned(values: &[Option<f64>], most: usize) -> Vec<Option<f64>> {
     let step = values.len().div_ceil(most.max(1)).max(1);
     values.chunks(step).map(|c| c.iter().flatten().copied().reduce(f64::max)).collect()
@@ -69,7 +69,7 @@ fn ratio_line(ratios: &Ratios, ratio: &Ratio, columns: usize) -> String {
     line.into_iter().collect::<String>().trim_end().to_owned()
 }
 
-/// A heat map in shades of blocks, slow above fast: each line with the upper edge of its row. At most so many
+/// A heat map in shades of blocks, slow above fast: each line with the upper edge of its row. At most this many
 /// columns and rows: neighbours add up.
 fn shades(heat: &Heat, columns: usize, rows: usize) -> Vec<(f64, String)> {
     let all = heat.edges.len().saturating_sub(1);
@@ -102,8 +102,8 @@ fn shades(heat: &Heat, columns: usize, rows: usize) -> Vec<(f64, String)> {
 /// Signs of the groups of a drawing in text.
 const SIGNS: [char; 4] = ['●', '○', '◆', '◇'];
 
-/// A drawing of points as text, lines at most `width` columns wide: points over their ranges over curves over marks, the
-/// axes' ends beside and below, and last which sign is what.
+/// A drawing of points as text, lines at most `width` columns wide: points over their ranges over curves over marks,
+/// the axes' ends beside and below, and a legend of the signs at the end.
 fn plane_lines(plane: &Plane, width: usize, rows: usize) -> Vec<String> {
     let (across, up) = plane.scales();
     let described = |v: f64, unit| figures::value(Value::Known(v), unit);
@@ -144,7 +144,7 @@ fn plane_lines(plane: &Plane, width: usize, rows: usize) -> Vec<String> {
     lines.into_iter().map(|l| cut(l.trim_end(), width)).collect()
 }
 
-/// Labels below their places where they do not meet; the last one first, which is what a reader looks for.
+/// Labels below their positions unless they collide; the last one takes precedence, since readers look for it.
 fn labels_line(labels: &[(usize, String)], columns: usize) -> String {
     let mut line = vec![' '; columns];
     for (at, text) in labels.iter().rev() {

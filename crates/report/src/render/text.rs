@@ -41,7 +41,7 @@ const HEAT_ROWS: usize = 12;
 pub(super) const PLANE_ROWS: usize = 12;
 pub(super) const PLANE_COLUMNS: usize = 78;
 
-/// A table by itself, for a terminal of this width in columns.
+/// A single table, for a terminal of this width in columns.
 pub fn table(table: &Table, width: usize, colour: bool) -> String {
     let mut out = String::new();
     Page {
@@ -58,7 +58,7 @@ struct Page {
     width: usize,
     paint: Paint,
     is_brief: bool,
-    /// That columns are left out is said once.
+    /// Omitted columns are mentioned only once.
     is_said: std::cell::Cell<bool>,
 }
 
@@ -140,7 +140,7 @@ impl Page {
             Block::Plane(plane) => self.plane(out, plane),
             Block::Chart(chart) => self.chart(out, chart),
             Block::Multiples(part) => self.multiples(out, part),
-            // The same cases stand in a table or in grids, which letters can show.
+            // The same cases are in a table or in grids, which text can show.
             Block::Trends(_) => {}
             // A terminal has no folds, and the plan is in the record.
             Block::Folded { title, text } => {
@@ -154,7 +154,7 @@ impl Page {
         }
     }
 
-    /// Drawings that read the same stand once.
+    /// Drawings that read the same appear once.
     fn system(&self, out: &mut String, drawings: &[Drawing]) {
         let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
         for drawing in drawings {
@@ -255,7 +255,7 @@ impl Page {
         let heads: Vec<String> = columns.iter().map(|(i, _)| harmless(&table.head[*i])).collect();
         let narrowest = columns.iter().map(|(_, width)| width.saturating_sub(2)).min().unwrap_or(0);
         let apart = cut_apart(&heads, narrowest);
-        // Where each fits its own column, or its beginning tells it from the others, that is what it reads.
+        // If each fits its own column, or its beginning distinguishes it from the others, that is used.
         let own: Vec<String> =
             heads.iter().zip(columns).map(|(head, (_, width))| cut(head, width.saturating_sub(2))).collect();
         let is_plain = !(0..own.len()).any(|i| (0..i).any(|k| own[i] == own[k] && heads[i] != heads[k]));
@@ -293,7 +293,7 @@ impl Page {
             width_of(&harmless(&c.text)).max(detail)
         };
         let widest = table.rows.iter().map(|r| cell(&r[i])).max().unwrap_or(0);
-        // A long head is cut to what the figures need, but not below what can be recognised.
+        // A long head is cut to the width of the figures, but not beyond recognition.
         widest.max(width_of(&harmless(&table.head[i])).min(18))
     }
 
@@ -316,13 +316,13 @@ impl Page {
         let drawn = open_scale(rows.iter().map(|(_, p)| p.drawn()), compare.logarithmic);
         for ((name, point), text) in rows.iter().zip(values) {
             let drawn = self.paint.tone(Tone::Bar, &drawn.bar(point.drawn(), columns));
-            // A name too long for its place loses its middle's end, not the figure's name behind it.
+            // A name that is too long loses the end of its first part, not the figure's name after it.
             let line = format!("{}  {}  {drawn}", left(&cut(name, names), names), right(&text, value));
             let _ = writeln!(out, "{}", line.trim_end());
         }
     }
 
-    /// Each ratio in words, and in its interval where there is room to see one.
+    /// Each ratio in words, and in its interval if there is room to see one.
     fn ratios(&self, out: &mut String, ratios: &Ratios) {
         out.push('\n');
         hanging(out, "", &harmless(&ratios.title), self.width, |t| self.paint.tone(Tone::Strong, t));
@@ -378,7 +378,7 @@ impl Page {
     }
 
     fn chart(&self, out: &mut String, chart: &Chart) {
-        // Percentiles stand in the tables.
+        // Percentiles are in the tables.
         if chart.along == Along::Nines {
             return;
         }
@@ -402,11 +402,11 @@ impl Page {
         };
         let tail = chart.lines.iter().map(|l| width_of(&described(l))).max().unwrap_or(0);
         let beside = self.width.saturating_sub(names + tail + 4);
-        // Where a line of blocks would be a stub, the range goes below it.
+        // If a line of blocks would be a stub, the range goes below it.
         let (below, columns) = if beside < 12 { (true, self.width - names - 2) } else { (false, beside) };
         let columns = columns.min(60);
         for line in &chart.lines {
-            // A limit is one figure, and its name holds it.
+            // A limit is a single figure, and its name contains it.
             if line.limit {
                 hanging(out, "", &harmless(&line.name), self.width, |t| self.paint.tone(Tone::Faint, t));
                 continue;
@@ -425,10 +425,10 @@ impl Page {
     }
 }
 
-/// Values to bars, of which some may be open: known from below alone.
+/// Maps values to bars, some of which may be open: known only from below.
 pub(crate) struct OpenScale<F>(F);
 
-/// A scale for values and whether each is open. The largest bar leaves room to be seen as open if one is.
+/// A scale for values and whether each is open. The largest bar leaves room to appear open if one is.
 pub(crate) fn open_scale(
     values: impl Iterator<Item = Option<(f64, bool)>> + Clone,
     logarithmic: bool,
@@ -439,7 +439,7 @@ pub(crate) fn open_scale(
 }
 
 impl<F: Fn(f64) -> f64> OpenScale<F> {
-    /// Where a value stands, as a share of the whole length.
+    /// The position of a value, as a share of the whole length.
     pub(crate) fn share(&self, value: f64) -> f64 {
         (self.0)(value)
     }
@@ -454,7 +454,7 @@ impl<F: Fn(f64) -> f64> OpenScale<F> {
     }
 }
 
-/// Values to shares of a bar: from zero, or by logarithm from a little below the smallest.
+/// Maps values to shares of a bar: from zero, or logarithmic from a little below the smallest.
 pub(crate) fn scale(values: impl Iterator<Item = f64>, logarithmic: bool) -> impl Fn(f64) -> f64 {
     let (least, most) = values.fold((f64::INFINITY, 0.0f64), |(least, most), v| {
         (if v > 0.0 { least.min(v) } else { least }, most.max(v))

@@ -1,5 +1,5 @@
-//! A headless Chromium, driven through its DevTools protocol: real clicks, real keys, and everything it has to say
-//! about a page on its console.
+//! A headless Chromium, driven through its DevTools protocol: real clicks, real keys, and everything a page writes to
+//! its console.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-/// However slow the machine, no answer takes longer.
+/// No answer takes longer, however slow the machine.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A browser with one page.
@@ -25,7 +25,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one. Reports are made to be looked at: without a browser they are not tested, and that is a failure.
+    /// Starts one. Without a browser reports cannot be tested, and that is a failure.
     pub fn start() -> Browser {
         let profile = tempfile::tempdir().expect("a folder for the browser's profile");
         let mut process = Command::new("chromium")
@@ -51,7 +51,7 @@ impl Browser {
             .map_while(Result::ok)
             .find_map(|l| l.strip_prefix("DevTools listening on ").map(str::to_owned))
             .expect("chromium tells where it listens");
-        // What it says later must go somewhere, or it stops.
+        // Its later output must be drained, or it blocks.
         std::thread::spawn(move || lines.for_each(drop));
         let address = url.trim_start_matches("ws://").split('/').next().unwrap_or_default().to_owned();
         let stream = TcpStream::connect(address).expect("chromium listens");
@@ -118,7 +118,7 @@ impl Browser {
         self.visit(&format!("file://{}", file.display()));
     }
 
-    /// Goes to an address, and waits for nothing.
+    /// Goes to an address without waiting.
     pub fn visit(&mut self, url: &str) {
         self.call("Page.navigate", json!({ "url": url }));
     }
@@ -129,14 +129,14 @@ impl Browser {
         self.until_report();
     }
 
-    /// Waits until the page is a report, and lives.
+    /// Waits until the page is a report with live charts.
     pub fn until_report(&mut self) {
         self.until(
             "document.readyState === 'complete' && typeof loadlab !== 'undefined' && loadlab.readyMs > 0",
         );
     }
 
-    /// The value of an expression in the page; a promise is waited for.
+    /// The value of an expression in the page; awaits a promise.
     pub fn value(&mut self, expression: &str) -> Value {
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let result = self.call("Runtime.evaluate", params);
@@ -158,7 +158,7 @@ impl Browser {
         );
     }
 
-    /// The value of a promise; one that goes with its page, since the page becomes another, is asked for again there.
+    /// The value of a promise; one that disappears because the page becomes another is evaluated again there.
     fn patient_value(&mut self, promise: &str) -> Value {
         for _ in 0..20 {
             let params = json!({ "expression": promise, "awaitPromise": true, "returnByValue": true });
@@ -172,7 +172,7 @@ impl Browser {
         panic!("the page never stood still for {promise}");
     }
 
-    /// The middle of an element, scrolled into sight.
+    /// The middle of an element, after scrolling it into view.
     fn place(&mut self, selector: &str) -> (f64, f64) {
         let selector = json!(selector);
         let place = self.value(&format!(
@@ -199,8 +199,8 @@ impl Browser {
         self.mouse("mouseMoved", x, y);
     }
 
-    /// Moves the mouse to the middle of an element until an expression holds: a chart that is drawn meanwhile, further up,
-    /// moves the page away under the mouse.
+    /// Moves the mouse to the middle of an element until an expression holds: a chart that is drawn further up
+    /// meanwhile moves the page away under the mouse.
     pub fn hover_until(&mut self, selector: &str, expression: &str) {
         for _ in 0..100 {
             self.hover(selector);
@@ -249,7 +249,7 @@ impl Browser {
         ));
     }
 
-    /// As wide and high as this, light or dark.
+    /// Sets this width and height, light or dark.
     pub fn screen(&mut self, (width, height): (u32, u32), scheme: &str) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -257,7 +257,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
-    /// A picture of what is in sight, to be looked at.
+    /// A picture of the visible part, for inspection.
     pub fn picture(&mut self, file: &Path) {
         use base64::Engine as _;
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
@@ -266,7 +266,7 @@ impl Browser {
         std::fs::write(file, bytes).expect("the target folder can be written");
     }
 
-    /// The page is silent, or the test fails with what it said.
+    /// The console is empty, or the test fails with its contents.
     pub fn is_silent(&self) {
         assert!(self.console.is_empty(), "on the console: {:#?}", self.console);
     }

@@ -1,4 +1,4 @@
-//! Records made by hand: what a run would have left, without running anything. Deterministic.
+//! Hand-made records: what a run would have left, without running anything. Deterministic.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::store::{CaseRecord, RunRecord, RunWriter, TrialRecord};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss};
 
-/// A case to be made up.
+/// A case to generate.
 #[derive(Clone)]
 pub struct Spec {
     pub name: String,
@@ -28,7 +28,7 @@ pub struct Spec {
     pub rate: u64,
     /// Median response.
     pub p50_ms: f64,
-    /// One in so many requests fails; 0: none.
+    /// One in this many requests fails; 0: none.
     pub fail_every: u64,
     pub components: Vec<Component>,
     pub tags: Vec<String>,
@@ -88,7 +88,7 @@ pub fn spec(name: &str, users: u64, rate: u64, p50_ms: f64) -> Spec {
     }
 }
 
-/// What one second of a trial holds: its tick and its histograms.
+/// The contents of one second of a trial: its tick and its histograms.
 struct Second {
     tick: Tick,
     series: Series,
@@ -314,7 +314,7 @@ fn examples_of(spec: &Spec) -> Vec<Example> {
     out
 }
 
-/// What a load of the case asks for.
+/// What a load of the case requests.
 fn facts_of(spec: &Spec) -> LoadFacts {
     LoadFacts {
         model: "closed".into(),
@@ -493,7 +493,7 @@ pub fn edges(trials: u32) -> RunRecord {
     run("edges under limits", &specs, trials, &["p99 < 2s", "errors < 0.1%"])
 }
 
-/// A system that follows the Universal Scalability Law (20/s for one user, most at 44), at ever more users.
+/// A system that follows the Universal Scalability Law (20/s for one user, maximum at 44), at ever more users.
 pub fn scaling(trials: u32) -> RunRecord {
     let of = |users: u64| {
         let n = users as f64;
@@ -533,7 +533,8 @@ pub fn matrix(
     record
 }
 
-/// Writes a record as a run would; trials (by place of the case and number) as if loadlab had been killed in them.
+/// Writes a record as a run would; trials selected by `is_killed` (index of the case and number) as if loadlab had
+/// been killed in them.
 pub fn write_record(dir: &Path, record: &RunRecord, is_killed: impl Fn(usize, u32) -> bool) {
     let writer = RunWriter::create(dir, &record.manifest).expect("a new folder");
     for (c, case) in record.cases.iter().enumerate() {
@@ -560,7 +561,7 @@ pub fn write_record(dir: &Path, record: &RunRecord, is_killed: impl Fn(usize, u3
     }
 }
 
-/// Cases of ever more users on a system of so many components under limits, for so many seconds each.
+/// Cases of ever more users on a system of this many components under limits, for this many seconds each.
 pub fn large(cases: u64, seconds: u64, components: usize) -> RunRecord {
     let of = |i: usize| Component {
         cpu_limit: Some(0.5),

@@ -1,4 +1,4 @@
-//! What each fact means for a load. Pure; a check says nothing (`None`) where it does not concern the load.
+//! What each fact means for a load. Pure; a check returns `None` if it does not concern the load.
 
 use loadlab_load::IoChoice;
 use loadlab_record::units::{format_bytes, format_count};
@@ -27,33 +27,33 @@ pub(super) const ALL: &[Check] = &[
     swap,
 ];
 
-/// Files the engine keeps for the rest of the process, as its rings do.
+/// Files the engine reserves for the rest of the process; its rings do the same.
 const RESERVED_FILES: u64 = 64;
 /// Most rings of one thread.
 const MAX_RINGS: u64 = 64;
-/// How long the kernel keeps the side that closed first (`TCP_TIMEWAIT_LEN`), and how long before it lets a port go
-/// again where `tcp_tw_reuse` allows it.
+/// How long the kernel keeps the side that closed first (`TCP_TIMEWAIT_LEN`), and how long before a port may be
+/// reused if `tcp_tw_reuse` allows it.
 const TIME_WAIT_S: f64 = 60.0;
 const REUSE_S: f64 = 1.0;
-/// The queue that nginx, Node and Redis ask for unless told otherwise.
+/// The queue that nginx, Node and Redis request by default.
 const COMMON_BACKLOG: u64 = 511;
-/// Memory of the process without connections, and of a connection: ours, and the kernel's for one end.
+/// Memory of the process without connections, and per connection: ours, and the kernel's for one end.
 const BASE_BYTES: u64 = 12 << 20;
 const OWN_BYTES: u64 = 512;
 const KERNEL_BYTES: u64 = 3584;
-/// A closed-loop load without keep-alive may well make so many connections a second.
+/// A closed-loop load without keep-alive may well open this many connections a second.
 const FAST_PER_S: f64 = 10_000.0;
 
 fn n(value: u64) -> String {
     format_count(value as f64)
 }
 
-/// The next power of two, as such settings are given.
+/// The next power of two, the usual form of such settings.
 fn round_up(value: u64) -> u64 {
     value.checked_next_power_of_two().unwrap_or(value)
 }
 
-/// Bad if it is sure to happen, doubtful if it only may.
+/// Bad if it is certain to happen, doubtful if it only may.
 fn by_certainty(sure: bool) -> Severity {
     if sure { Severity::Blocker } else { Severity::Doubt }
 }
@@ -99,7 +99,7 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(by_certainty(planned.connections > room), words).remedy(remedy))
 }
 
-/// More open files for a component than this process may hand on: it would not start.
+/// More open files for a component than this process may pass on: it would not start.
 fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let (wanted, component) = planned?.component_files.as_ref()?;
     let found = Finding::new("component files", format!("{} for `{component}`", n(*wanted)));
@@ -148,7 +148,7 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
     found.effect(Severity::Ok, words)
 }
 
-/// Ports of one source address to one destination, and how many pairs of those there are.
+/// Ports of one source address to one destination, and the number of such pairs.
 fn ports(planned: Option<&Planned>, facts: &Facts) -> Option<(u64, u64)> {
     let (from, to) = facts.port_range?;
     let each = (u64::from(to - from) + 1).saturating_sub(facts.ports_reserved);
@@ -165,7 +165,7 @@ fn port_figure(each: u64, planned: Option<&Planned>) -> String {
     format!("{}{}{}", n(each), times(sources, "sources"), times(destinations, "destinations"))
 }
 
-/// A wider range where that is enough, else more addresses to connect from.
+/// A wider range if that is enough, else more addresses to connect from.
 fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
     const WIDEST: u64 = 65_535 - 1024 + 1;
     let destinations = (planned.destinations.len() as u64).max(1);
@@ -173,7 +173,7 @@ fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
     if each < WIDEST && needed <= (WIDEST * pairs) as f64 || !planned.loopback {
         return "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned();
     }
-    // Sources at 8,000 connections each, as the engine takes them by itself: near the last one the search is slow.
+    // Sources at 8,000 connections each, the engine's own choice: near the last port the search is slow.
     let sources = ((needed / (8000 * destinations) as f64).ceil() as u32).clamp(2, 65_000);
     let last = std::net::Ipv4Addr::from(0x7f00_0101 + (sources - 1));
     format!("loadlab bench … --source 127.0.1.1-{last}")
@@ -255,7 +255,7 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
     })
 }
 
-/// Users that connect at the same moment, against the queue of a server here.
+/// Users that connect at the same moment, compared with the queue of a server here.
 fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let longest = facts.somaxconn?;
     let found = Finding::new("accept queue", format!("somaxconn {}", n(longest)));
@@ -354,7 +354,7 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
     })
 }
 
-/// A namespace of its own has no rules, so nothing in it is tracked; where the target is elsewhere, a larger table.
+/// A separate namespace has no rules, so nothing in it is tracked; if the target is elsewhere, a larger table.
 fn track_less(planned: &Planned, table: Conntrack, needed: f64) -> String {
     match planned.loopback {
         true => "unshare -rn sh -c 'ip link set lo up && exec loadlab …'   # or, as root, `isolate: shared` in the plan"
@@ -461,7 +461,7 @@ fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("other programs", format!("{busy:.1} cores busy"));
     let needed = planned.map_or(1, |p| p.threads + u64::from(p.loopback)).min(facts.cores);
     let left = facts.cores as f64 - busy;
-    // A tenth of a core is what a desktop does at rest.
+    // A tenth of a core is what an idle desktop uses.
     if left + 0.1 * facts.cores as f64 >= needed as f64 {
         return Some(found.effect(Severity::Ok, "enough cores are idle"));
     }
@@ -495,7 +495,7 @@ fn governor(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     };
     let figure = format!("{} on {}", slow.name, n(slow.count));
     let found = Finding::new("CPU governor", figure);
-    // These drivers call "powersave" what rises with the load.
+    // These drivers call it "powersave" although it scales with the load.
     let scales = slow.driver.contains("pstate") || slow.driver.contains("epp");
     let found = match slow.name == "powersave" && !scales {
         true => found.effect(
@@ -554,7 +554,7 @@ fn memory(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
         let connections = free.saturating_sub(BASE_BYTES) / each / 1000 * 1000;
         return Some(found.effect(Severity::Ok, format!("about {} connections, both ends", n(connections))));
     };
-    // Of a server here the kernel's end lies in the same memory; what the server itself takes is not known.
+    // For a server here the kernel's other end is in the same memory; what the server itself takes is unknown.
     let ends = if planned.loopback { 2 } else { 1 };
     let each = OWN_BYTES + ends * KERNEL_BYTES;
     let needs = |connections: u64| connections.saturating_mul(each).saturating_add(BASE_BYTES);

@@ -1,5 +1,5 @@
 //! The machine as it is: read from /proc and /sys, and from three things tried out (a ring, a few connections to
-//! ourselves, a moment of watching the CPUs). What cannot be read is `None`, never a guess.
+//! ourselves, watching the CPUs for a moment). What cannot be read is `None`, never a guess.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ pub struct Facts {
     pub may_raise_limits: bool,
     /// Files this process has open.
     pub open_files_used: u64,
-    /// First and last port that connections are given.
+    /// First and last port of the range for outgoing connections.
     pub port_range: Option<(u16, u16)>,
-    /// Ports in that range that are never given.
+    /// Ports in that range that are never assigned.
     pub ports_reserved: u64,
     /// `tcp_tw_reuse`: 0 no, 1 yes, 2 on loopback.
     pub tw_reuse: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Facts {
     pub syn_backlog: Option<u64>,
     /// `tcp_syncookies` is not 0.
     pub syn_cookies: bool,
-    /// The connection-tracking table, where the kernel has one.
+    /// The connection-tracking table, if the kernel has one.
     pub conntrack: Option<Conntrack>,
     /// Limits of this process' own cgroup and those above it.
     pub cgroup: CgroupLimits,
@@ -38,13 +38,13 @@ pub struct Facts {
     pub cores_online: u64,
     /// CPU frequency governors in use, with how many cores each.
     pub governors: Vec<Governor>,
-    /// What others used of the CPUs.
+    /// What other programs used of the CPUs.
     pub cpu: CpuUse,
     /// The kernel's clock source.
     pub clock_source: Option<String>,
-    /// Clock sources it could have.
+    /// Available clock sources.
     pub clock_sources: Vec<String>,
-    /// Whether io_uring can be had.
+    /// Whether io_uring is available.
     pub io_uring: IoUring,
     /// Memory and swap of the machine.
     pub memory: Memory,
@@ -68,16 +68,16 @@ pub struct Conntrack {
     pub count: u64,
     /// How long a closed connection stays in it, seconds.
     pub time_wait_s: u64,
-    /// Whether connections to ourselves are entered; `None` when it could not be known.
+    /// Whether connections to ourselves are tracked; `None` if unknown.
     pub tracks: Option<bool>,
 }
 
 /// Limits of our own cgroup.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupLimits {
-    /// Cores' worth of time, and the file that says so.
+    /// The limit in cores, and the file it is from.
     pub cpu_cores: Option<(f64, PathBuf)>,
-    /// Bytes, and the file that says so.
+    /// Bytes, and the file they are from.
     pub memory_bytes: Option<(u64, PathBuf)>,
     /// Bytes in use in the group of that limit.
     pub memory_used_bytes: u64,
@@ -94,36 +94,36 @@ pub struct Governor {
     pub count: u64,
 }
 
-/// CPU time that was not ours to use.
+/// CPU time that was not available to us.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuUse {
-    /// Share of time the hypervisor gave to others, percent; since boot where no time was spent watching.
+    /// Share of time the hypervisor gave to others, percent; since boot if the CPUs were not watched.
     pub steal_percent: Option<f64>,
-    /// Cores that others kept busy while it was watched.
+    /// Cores that other programs kept busy while the CPUs were watched.
     pub busy_cores: Option<f64>,
 }
 
-/// Whether io_uring can be had.
+/// Whether io_uring is available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoUring {
-    /// `kernel.io_uring_disabled`: 0 for all, 1 for a group, 2 for nobody.
+    /// `kernel.io_uring_disabled`: 0 allows everyone, 1 a group, 2 no one.
     pub disabled: Option<u64>,
-    /// Why a ring as the engine needs it was refused; `None`: it was given.
+    /// Why a ring as the engine needs it was refused; `None`: it was created.
     pub refused: Option<String>,
 }
 
 /// Memory of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// Bytes that could be had without swapping.
+    /// Bytes available without swapping.
     pub available_bytes: Option<u64>,
     /// Bytes of swap in use.
     pub swap_used_bytes: u64,
-    /// Pages moved to or from swap a second while it was watched.
+    /// Pages moved to or from swap per second during that time.
     pub swap_pages_per_s: Option<f64>,
 }
 
-/// Looks at this machine. `watch`: how long the CPUs are watched, during which the caller waits; zero leaves that out
+/// Inspects this machine. `watch`: how long the CPUs are watched, during which the caller waits; zero skips that
 /// (steal is then since boot).
 #[expect(clippy::disallowed_methods, reason = "how busy the machine is shows over a time")]
 pub fn read(watch: Duration) -> Facts {
@@ -146,7 +146,7 @@ pub fn read(watch: Duration) -> Facts {
     facts
 }
 
-/// What the files below a root say: `/`, or a tree made for a test. Tries nothing out.
+/// What the files below a root show: `/`, or a tree made for a test. Tries nothing out.
 pub fn read_in(root: &Path) -> Facts {
     let number = |path: &str| text(root, path)?.trim().parse::<u64>().ok();
     let port_range = port_range(root);
@@ -252,8 +252,8 @@ fn mounted(root: &Path, name: &str, controllers: &str) -> String {
     if root.join(&own).is_dir() { own } else { format!("sys/fs/cgroup/{controllers}") }
 }
 
-/// A group's folder and those above it. In a container the path may be the host's, of which nothing is seen but the
-/// mount itself.
+/// A group's folder and its ancestors. In a container the path may be the host's, of which only the mount itself is
+/// visible.
 fn upward(root: &Path, base: &str, path: &str, mut each: impl FnMut(&Path)) {
     let base = root.join(base);
     let below = path.trim_start_matches('/');
@@ -274,7 +274,7 @@ fn lower_cpu(out: &mut CgroupLimits, cores: f64, path: PathBuf) {
 }
 
 fn lower_memory(out: &mut CgroupLimits, bytes: u64, used: u64, path: PathBuf) {
-    // Version 1 says "none" with a number near 2^63.
+    // Version 1 expresses "none" as a number near 2^63.
     let none = bytes >= 1 << 60;
     if !none && out.memory_bytes.as_ref().is_none_or(|(known, _)| bytes < *known) {
         out.memory_bytes = Some((bytes, path));
@@ -311,7 +311,7 @@ fn v1_memory(dir: &Path, out: &mut CgroupLimits) {
     }
 }
 
-/// Cores in `Cpus_allowed_list` of `/proc/self/status`; those of the machine where it is not told.
+/// Cores in `Cpus_allowed_list` of `/proc/self/status`; those of the machine if it is missing.
 fn cores(root: &Path) -> u64 {
     let status = text(root, "proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
@@ -404,7 +404,7 @@ impl CpuTimes {
     }
 }
 
-/// Why the engine's ring cannot be had. On a thread of its own, whose timer slack it changes.
+/// Why the engine's ring is not available. Runs on a separate thread because it changes its timer slack.
 fn try_io_uring() -> Option<String> {
     let ring = || Uring::new(Size { connections: 1, in_flight: 1, keep_alive: true, sources: false }).err();
     match std::thread::spawn(ring).join() {
@@ -413,8 +413,8 @@ fn try_io_uring() -> Option<String> {
     }
 }
 
-/// Whether connections to ourselves get into the table: a few are made, and the table's count is looked at. Others
-/// come and go meanwhile, hence "is unknown" in between.
+/// Whether connections to ourselves are tracked: opens a few and compares the table's count. Others come and go
+/// meanwhile, hence "unknown" for values in between.
 fn try_tracking(root: &Path) -> Option<bool> {
     const TRIED: u64 = 8;
     let count = || Some(conntrack(root)?.count);

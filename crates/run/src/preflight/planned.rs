@@ -1,4 +1,4 @@
-//! What a load will ask of the machine, worked out before it runs.
+//! What a load will ask of the machine, computed before it runs.
 
 use loadlab_load::target::{Address, sources_on_loopback};
 use loadlab_load::{IoChoice, LoadSpec, Model, Until};
@@ -9,19 +9,19 @@ use loadlab_plan as plan;
 pub struct Planned {
     /// Connections that will be open at one time.
     pub connections: u64,
-    /// Connections that may be, when the system falls behind; at least `connections`.
+    /// Connections that may be open when the system falls behind; at least `connections`.
     pub connections_most: u64,
-    /// Connections asked for within the first moment or, with a ramp, within a second.
+    /// Connections opened within the first moment or, with a ramp, within a second.
     pub burst: u64,
     /// Connections are reused.
     pub keep_alive: bool,
-    /// Most requests a second, if the schedule bounds them.
+    /// The highest rate of requests per second, if the schedule bounds it.
     pub rate_per_s: Option<f64>,
     /// Requests in all, if they are counted.
     pub requests: Option<u64>,
     /// Length in seconds, if it is bounded by time.
     pub duration_s: Option<f64>,
-    /// Where to, each address and port once.
+    /// Destinations, each address and port once.
     pub destinations: Vec<String>,
     /// Every destination is this machine.
     pub loopback: bool,
@@ -31,18 +31,18 @@ pub struct Planned {
     pub threads: u64,
     /// The backend asked for.
     pub io: IoChoice,
-    /// Most open files that a process component is to be given, and which one.
+    /// The highest number of open files that a process component is to get, and which component.
     pub component_files: Option<(u64, String)>,
 }
 
-/// Who is due when, as both kinds of plan say it.
+/// When users or requests are due, common to both kinds of plan.
 enum Load {
     Users { users: u64, at_most_per_s: Option<f64> },
     Rate { rate_per_s: f64, max_in_flight: u64 },
 }
 
 impl Planned {
-    /// Of a load that is ready for the engine.
+    /// For a load that is ready for the engine.
     pub fn of(spec: &LoadSpec) -> Planned {
         let every_ns = spec.pace_ns.or(spec.think.mean_ns());
         let steps = spec.stages.iter().map(|s| (s.from, s.to, s.over_ns));
@@ -56,7 +56,7 @@ impl Planned {
         if let Some(held) = &spec.held {
             planned.connections = held.connections;
             planned.connections_most = held.connections;
-            // Opened at a rate of their own, before the load begins.
+            // Opened at their own rate, before the load begins.
             planned.burst = 0;
         }
         planned.keep_alive = spec.keep_alive;
@@ -74,7 +74,7 @@ impl Planned {
         planned
     }
 
-    /// Of a plan's load. Names that only a run fills in stand for this machine's own components.
+    /// For a plan's load. Names that only a run fills in are taken as this machine's own components.
     pub fn of_load(load: &plan::LoadSpec, threads: usize) -> Planned {
         let shape = match load.model {
             plan::Model::Closed { users, pace_ns } => {
@@ -82,11 +82,11 @@ impl Planned {
                 Load::Users { users, at_most_per_s: per_s(users, every_ns) }
             }
             plan::Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
-            // Each user has a connection of its own.
+            // Each user has its own connection.
             plan::Model::Sessions { rate_per_s, max_users, .. } => {
                 Load::Rate { rate_per_s, max_in_flight: max_users }
             }
-            // Its connections are its own affair.
+            // Its connections are its own business.
             plan::Model::Command(_) => Load::Users { users: 0, at_most_per_s: None },
         };
         let mut planned = Planned::shaped(&shape, load.ramp_ns);
@@ -102,7 +102,7 @@ impl Planned {
         }
         let urls: Vec<String> = match &load.http.proxy {
             Some(proxy) => vec![proxy.to_string()],
-            // What a list of URLs holds is not known here.
+            // The contents of a URL list are unknown here.
             None => load.journey.iter().filter(|s| s.urls.is_none()).map(|s| s.url.to_string()).collect(),
         };
         // Unix sockets have no ports to run out of.
@@ -117,7 +117,7 @@ impl Planned {
         planned
     }
 
-    /// Of a case: all its loads at once.
+    /// For a case: all its loads together.
     pub fn of_case(case: &plan::Case, threads: usize) -> Option<Planned> {
         let loads = case.loads.iter().filter(|l| l.command().is_none());
         let mut planned = loads.map(|l| Planned::of_load(l, threads)).reduce(Planned::beside)?;
@@ -134,7 +134,7 @@ impl Planned {
                 let in_a_second = users as f64 * (1e9 / ramp_ns.max(1) as f64).min(1.0);
                 (users, users, in_a_second.ceil() as u64, at_most_per_s)
             }
-            // A rate's connections are opened as they are needed, and the cap is for when things go wrong.
+            // A rate's connections are opened when needed; the cap is for when things go wrong.
             Load::Rate { rate_per_s, max_in_flight } => {
                 (1.min(max_in_flight), max_in_flight, 0, Some(rate_per_s))
             }
@@ -156,7 +156,7 @@ impl Planned {
         }
     }
 
-    /// In stages (from, to, over which time) users come as fast as at the steepest of them, jumps included.
+    /// In stages (from, to, duration) users arrive as fast as at the steepest one, including jumps.
     fn rise_in(&mut self, stages: impl Iterator<Item = (f64, f64, u64)>) {
         let (mut level, mut most) = (0.0, None::<f64>);
         for (from, to, over_ns) in stages {
@@ -189,7 +189,7 @@ impl Planned {
         }
     }
 
-    /// Most connections opened within so many seconds, closed ones included; `None` where nothing bounds them.
+    /// The most connections opened within this many seconds, including closed ones; `None` if unbounded.
     pub(super) fn opened_within(&self, seconds: f64) -> Option<f64> {
         if self.keep_alive {
             return Some(self.connections_most as f64);
@@ -203,12 +203,12 @@ impl Planned {
     }
 }
 
-/// Requests a second when each of so many users sends one in so many nanoseconds.
+/// Requests per second when each of `users` sends one per `every_ns`.
 fn per_s(users: u64, every_ns: Option<u64>) -> Option<f64> {
     every_ns.filter(|ns| *ns > 0).map(|ns| users as f64 * 1e9 / ns as f64)
 }
 
-/// Requests of so many repeats of a journey by so many users.
+/// Requests of `repeats` rounds of a journey by `users` users.
 fn all(repeats: u64, users: u64, steps: usize) -> u64 {
     repeats.saturating_mul(users).saturating_mul(steps as u64)
 }
@@ -227,11 +227,11 @@ fn unique(items: impl Iterator<Item = String>) -> Vec<String> {
 fn authority(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    // A proxy's may have a user in front.
+    // A proxy's URL may have a user in front.
     rest[..end].rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// A loopback address, or a name that stands for a component.
+/// A loopback address, or the name of a component.
 fn is_here(authority: &str) -> bool {
     authority.starts_with("127.")
         || authority.starts_with("[::1]")
@@ -280,7 +280,7 @@ mod tests {
         let plan = plan::Plan::parse("p.yaml", &limited, &plan::Options::default()).unwrap();
         let of_b = Planned::of_case(&plan.cases()[0], 1).unwrap().component_files;
         assert_eq!(of_b, Some((50_000, "b".to_owned())));
-        // On loopback many users come from addresses of their own choice.
+        // On loopback many users come from addresses that loadlab chooses.
         let many = "loadlab: 1\nname: n\nload: { users: 20000, duration: 1m, journey: [ { get: \"http://127.0.0.1:${components.a.port}/\" } ] }\n\
             system: { components: { a: { run: x, port: auto } } }\n";
         let sources = |text: &str| {
@@ -288,7 +288,7 @@ mod tests {
             Planned::of_case(&plan.cases()[0], 1).unwrap().sources
         };
         assert_eq!((sources(many), sources(text), planned.component_files), (3, 1, None));
-        // Users without a pace are bounded by nothing but the answers.
+        // Users without a pace are limited only by the answers.
         assert_eq!((planned.rate_per_s, planned.requests, planned.duration_s), (None, None, Some(60.0)));
     }
 

@@ -76,7 +76,7 @@ fn tracked(max: u64, count: u64, tracks: Option<bool>) -> Facts {
     Facts { conntrack: Some(Conntrack { max, count, time_wait_s: 120, tracks }), ..good() }
 }
 
-/// Severity, effect (a part) and remedy (a part; empty is none) of one finding.
+/// Severity, effect (a part) and remedy (a part; empty for none) of one finding.
 fn check(what: &str, planned: &Planned, facts: &Facts, expect: (Severity, &str, &str)) {
     let found = findings(Some(planned), facts);
     let found = found.iter().find(|f| f.what == what).unwrap_or_else(|| panic!("nothing about {what}"));
@@ -120,7 +120,7 @@ fn open_files() {
     );
     let beyond = (Blocker, "as `connect`", "sudo prlimit --pid $$ --nofile=30074:30074");
     check(what, &epoll(users(30_000)), &tight, beyond);
-    // A cap that may never be reached is no certainty.
+    // A cap that may never be reached is not certain.
     let open = Planned { connections: 1, burst: 0, ..epoll(users(5000)) };
     check(what, &open, &tight, (Doubt, "4,050 of 5,000", "ulimit -n 5074"));
     check(what, &users(900), &tight, (Fine, "sockets of io_uring need none", ""));
@@ -185,7 +185,7 @@ fn closed_connections() {
     check(what, &opening(1000.0, 600.0), &none, (Doubt, "after 28.2 s", "tcp_tw_reuse=1"));
     check(what, &opening(1000.0, 600.0), &good(), (Fine, "1,000 connections in that time", ""));
     check(what, &opening(40_000.0, 600.0), &good(), (Doubt, "40,000 connections", "1024 65535"));
-    // Ports to elsewhere are only given again early when the setting is 1.
+    // Ports to other machines are reused early only when the setting is 1.
     let away = Planned { loopback: false, ..opening(1000.0, 600.0) };
     check(what, &away, &good(), (Doubt, "60,000", "tcp_tw_reuse=1"));
     let closed = Planned { keep_alive: false, ..small() };
@@ -221,7 +221,7 @@ fn connection_tracking() {
     check(what, &opening(5000.0, 600.0), &table(None), (Doubt, "full after 52.4 s", "unshare -rn"));
     check(what, &opening(5000.0, 30.0), &table(Some(true)), (Fine, "room for 150,000", ""));
     check(what, &opening(2000.0, 600.0), &table(Some(true)), (Fine, "room for 240,000", ""));
-    // Without a rate it is the machine that sets the pace, and it can do more than that.
+    // Without a rate the machine sets the pace, and it can do more than that.
     let closed = Planned { keep_alive: false, ..small() };
     check(what, &closed, &table(Some(true)), (Doubt, "above 2,185 new connections/s", "unshare -rn"));
     check(what, &users(300_000), &table(Some(true)), (Blocker, "it will be full", "unshare -rn"));

@@ -1,6 +1,7 @@
-//! Components that are no processes of ours: containers, the services of a Compose file, things that run already.
+//! Components that are not our own processes: containers, the services of a Compose file, things that are already
+//! running.
 //!
-//! What the plan says of them becomes what the system understands, and they come up and go beside the others.
+//! Their definitions in the plan are translated for the system, and they come up and go down alongside the others.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,23 +24,23 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::component::{self, ready_of, words_of};
 use crate::translate::error::{Names, TranslateError};
 
-/// A container or service without a word on readiness may take so long to be well.
+/// How long a container or service without a readiness check may take to become healthy.
 const HEALTHY_NS: u64 = 60_000_000_000;
 
-/// What is beside the components that are started one by one.
+/// What exists besides the components that are started one by one.
 #[derive(Default)]
 pub struct Externals {
     /// The Compose file's project, if it is up.
     project: Option<Project>,
-    /// What runs already, as it was found for this trial.
+    /// What was found already running for this trial.
     found: Vec<External>,
     scrapers: Vec<Scraper>,
-    /// Components that are reached as this machine is.
+    /// Components that are reached at this machine's address.
     here: Vec<String>,
 }
 
 impl Externals {
-    /// What the watcher reads of things that run already.
+    /// What the watcher reads of things that were already running.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.found.iter().map(External::target)
     }
@@ -49,7 +50,7 @@ impl Externals {
         &self.scrapers
     }
 
-    /// It is reached as this machine is, whether it is up or not.
+    /// It is reached at this machine's address, whether it is up or not.
     pub fn is_here(&self, component: &str) -> bool {
         self.here.iter().any(|name| name == component)
     }
@@ -64,7 +65,7 @@ impl Externals {
         self.here = here.collect();
     }
 
-    /// What ran already and does not any more, spoils the trial as a death does.
+    /// If something that was already running has ended, that spoils the trial like a death.
     pub fn look(&self, state: &TrialState, emit: EventSink<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
             let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
@@ -93,7 +94,7 @@ pub fn container(
     match &container.command {
         None => {}
         Some(plan::Command::Words(words)) => command = fill_all(words)?,
-        // As everywhere in a plan a text is a line for a shell; here that of the image.
+        // As everywhere in a plan, a text is a line for a shell; here the image's shell.
         Some(plan::Command::Shell(line)) => {
             if entrypoint.is_empty() {
                 entrypoint = vec!["/bin/sh".to_owned(), "-c".to_owned()];
@@ -136,8 +137,8 @@ pub fn container(
     })
 }
 
-/// The name of an image. One that is built is called after its component and what it is built from, so that the
-/// next run finds what the engine kept of it.
+/// The name of an image. A built one is named after its component and what it is built from, so that the next run
+/// finds what the engine has cached.
 fn image_name(group: &str, image: &plan::Image) -> String {
     match image {
         plan::Image::Named(name) => name.clone(),
@@ -161,10 +162,10 @@ pub fn ready(planned: &plan::ComponentSpec, names: Names<'_>) -> Result<system::
 }
 
 impl RunningSystem {
-    /// Sees to it that all images are there: built, or pulled.
+    /// Ensures that all images are present: built, or pulled.
     ///
     /// # Errors
-    /// No engine; an image that is not to be had.
+    /// No engine; an image that cannot be obtained.
     pub(crate) fn images(
         &self,
         cases: &[Case],
@@ -231,7 +232,7 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// The Compose file of a case, with what the plan lays over its services.
+    /// The Compose file of a case, with the plan's overrides for its services.
     fn compose_spec(
         &self,
         case: &Case,
@@ -259,10 +260,10 @@ impl RunningSystem {
         })
     }
 
-    /// Brings the case's Compose file up, unless it is from before, and waits for its services.
+    /// Brings the case's Compose file up, unless it still is, and waits for its services.
     ///
     /// # Errors
-    /// What Compose says; a service that is not in the file, or does not become ready.
+    /// Compose's error; a service that is not in the file, or does not become ready.
     pub(crate) fn compose(
         &mut self,
         index: usize,
@@ -280,11 +281,11 @@ impl RunningSystem {
         }
         self.seeded = None;
         let spec = self.compose_spec(case, compose, &self.log_paths("compose", state).0)?;
-        // A number behind a component's name may be its own or a container's: what it is of is kept, not guessed.
+        // A number after a component's name may be its own or a container's: its origin is recorded, not guessed.
         let services = RefCell::new(BTreeMap::new());
         let made = |service: &str, name: &str| {
             let planned = planned_service(case, service);
-            // Called as in the plan; with several containers their number stays.
+            // Named as in the plan; with several containers their number stays.
             let number = name.strip_prefix(service).unwrap_or_default();
             let name = planned.map_or(name.to_owned(), |p| format!("{}{number}", p.name));
             services.borrow_mut().insert(name.clone(), service.to_owned());
@@ -321,8 +322,8 @@ impl RunningSystem {
         self.services_ready(case, state, emit)
     }
 
-    /// Whether the Compose file is up from before with all its services. One that an event has ended comes back with the
-    /// whole of it: then what is left is taken down.
+    /// Whether the Compose file is still up with all its services. A service ended by an event comes back only with
+    /// the whole file: then the rest is taken down.
     fn is_whole(
         &mut self,
         compose: &plan::ComposeSpec,
@@ -346,7 +347,7 @@ impl RunningSystem {
         }
     }
 
-    /// Services that live on have the limits of the case that begins.
+    /// Applies the limits of the new case to services that stay up.
     fn services_live_on(&self, case: &Case, state: &TrialState) -> Result<(), SiteError> {
         for up in &self.up {
             let Some(service) = &up.service else { continue };
@@ -360,7 +361,7 @@ impl RunningSystem {
         let names: Vec<&str> = project.components().iter().map(|c| c.name()).collect();
         for planned in &case.system.components {
             let ComponentKind::Service(service) = &planned.part else { continue };
-            // Of two components of one service the second has nothing.
+            // If two components share a service, the second has no limits.
             let is_first = planned_service(case, service).is_some_and(|first| first.name == planned.name);
             let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
             if !is_up && !project.done.contains(service) {
@@ -399,7 +400,7 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Takes the project down; what became of it in events, what failed in words.
+    /// Takes the project down; the results as events, failures in words.
     pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
         let project = self.beside.project.take()?;
         match self.system.compose_down(&project) {
@@ -418,10 +419,10 @@ impl RunningSystem {
         }
     }
 
-    /// Finds what runs already, and waits until it answers.
+    /// Finds what is already running, and waits until it answers.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub(crate) fn find_external(
         &mut self,
         planned: &plan::ComponentSpec,
@@ -470,18 +471,18 @@ impl RunningSystem {
     }
 }
 
-/// The component of the plan that a service of the Compose file is.
+/// The plan's component for a service of the Compose file.
 fn planned_service<'a>(case: &'a Case, service: &str) -> Option<&'a plan::ComponentSpec> {
     let is_it = |kind: &ComponentKind| matches!(kind, ComponentKind::Service(name) if name == service);
     case.system.components.iter().find(|c| is_it(&c.part))
 }
 
-/// A service that the plan says nothing of has what its file gives it.
+/// A service that the plan does not mention gets what its file specifies.
 fn limits_of(planned: Option<&plan::ComponentSpec>) -> system::Limits {
     planned.map(|p| limits::of_plan(&p.limits)).unwrap_or_default()
 }
 
-/// A service as a component: how it is started and stopped is Compose's to know.
+/// A service as a component: Compose knows how it is started and stopped.
 fn service_spec(
     name: String,
     service: &str,

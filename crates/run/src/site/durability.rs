@@ -1,7 +1,7 @@
-//! What was accepted, held against what was stored: by the ids that requests carried, or by counts.
+//! What was accepted, compared with what was stored: by the ids that requests carried, or by counts.
 //!
-//! By ids it is exact. A count cannot tell a request that was stored without a good answer – none came, or one that
-//! refused it – from an accepted one that was not stored, so it gives bounds.
+//! By ids it is exact. A count cannot distinguish a request that was stored without a good answer – none came, or one
+//! that refused it – from an accepted one that was not stored, so it only gives bounds.
 
 use loadlab_plan as plan;
 use loadlab_record::event::EventKind;
@@ -15,13 +15,13 @@ use crate::site::probes::{self, ProbeContext};
 use crate::state::TrialState;
 use crate::translate::error::TranslateError;
 
-/// Asking for what was stored may take so long.
+/// How long the query for what was stored may take.
 const READ_NS: u64 = 60_000_000_000;
-/// A command may print so much: ten million ids of a dozen digits, and some.
+/// How many bytes a command may print: ten million ids of a dozen digits, and some more.
 const OUTPUT_BYTES: u64 = 256 << 20;
-/// So many missing ids are named.
+/// How many missing ids are listed.
 const NAMED: usize = 10;
-/// Where to ask what was stored, all names filled in.
+/// Where to query what was stored, all names filled in.
 pub enum Persisted {
     /// A URL, and where in its JSON the list is.
     Http(String, Option<String>),
@@ -31,29 +31,29 @@ pub enum Persisted {
     Probe(Probe, f64),
 }
 
-/// The ids of a run: each load's batch in each trial has a block of them, one behind the other. Every id fits into the 53
-/// bits that JSON numbers hold in most languages.
+/// The ids of a run: each load's batch in each trial has a block of them, one after the other. Every id fits into the
+/// 53 bits that JSON numbers hold in most languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
     /// Blocks of each trial.
     parts: u64,
-    /// Bits of a request's place in its block.
+    /// Bits of a request's index within its block.
     request_bits: u32,
 }
 
 impl Ids {
-    /// For so many trials of these cases. What does not fit has been refused with the plan, if anybody asks for ids.
+    /// For this many trials of these cases. If ids are used, a plan that does not fit has already been refused.
     pub fn of(cases: &[plan::Case], trials: usize) -> Ids {
         Ids::for_blocks(trials as u64, cases.iter().map(plan::ids::parts).max().unwrap_or(1))
     }
 
-    /// For so many trials of so many parts each.
+    /// For `trials` trials of `parts` parts each.
     pub fn for_blocks(trials: u64, parts: u64) -> Ids {
         let parts = parts.max(1);
         Ids { parts, request_bits: plan::ids::request_bits(trials.saturating_mul(parts)) }
     }
 
-    /// Whether so many requests of a trial have ids of their own, however they are spread over its parts.
+    /// Whether this many requests of a trial have unique ids, however they are spread over its parts.
     fn tell_apart(self, requests: u64) -> Result<(), String> {
         let room = 1u64 << self.request_bits;
         if requests <= room {
@@ -65,14 +65,14 @@ impl Ids {
         ))
     }
 
-    /// Where the ids of a load's batch begin, by its trial's place in the run and its own in the trial.
+    /// The first id of a load's batch, by its trial's index in the run and its own in the trial.
     pub fn first(self, trial: usize, part: u64) -> u64 {
         let block = (trial as u64).wrapping_mul(self.parts).wrapping_add(part);
         (block % plan::ids::MOST_BLOCKS) << self.request_bits
     }
 }
 
-/// Fills in names, and reads what a count begins with.
+/// Fills in names, and reads the initial value of a count.
 ///
 /// # Errors
 /// A name without a value; a probe that cannot be read, in words.
@@ -101,10 +101,10 @@ pub fn prepare(
     })
 }
 
-/// Compares. The numbers of the load serve where requests carry no ids.
+/// Compares. The load's numbers are used if requests carry no ids.
 ///
 /// # Errors
-/// What was stored cannot be known, in words; or more requests were made than there are ids of the trial.
+/// What was stored cannot be determined, in words; or there were more requests than the trial has ids.
 pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Counts) -> Result<Loss, String> {
     if !matches!(persisted, Persisted::Probe(..)) {
         ids.tell_apart(counts.started)?;
@@ -148,7 +148,7 @@ pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Cou
     Ok(loss)
 }
 
-/// Requests that were sent, and to which no complete answer came.
+/// Requests that were sent and got no complete answer.
 fn unanswered(counts: &Counts) -> u64 {
     use Failure::{Protocol, Reset, Timeout, TooLarge, Truncated};
     let failed: u64 =
@@ -156,12 +156,12 @@ fn unanswered(counts: &Counts) -> u64 {
     failed + counts.in_flight
 }
 
-/// Requests that were answered, but not with success: what they were to store may be stored all the same.
+/// Requests that were answered, but not with success: what they were to store may still be stored.
 fn refused(counts: &Counts) -> u64 {
     [Failure::Http4xx, Failure::Http5xx, Failure::Check].into_iter().map(|f| counts.failures.get(f)).sum()
 }
 
-/// The loss, the first few ids that are missing, and how many are stored that nobody sent.
+/// The loss, the first few missing ids, and how many stored ids were never sent.
 fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
     let mut stored = stored;
     stored.sort_unstable();
@@ -187,8 +187,8 @@ fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
     (loss, missing, stored.len() - persisted)
 }
 
-/// Bounds from counts. As many of the stored ones as were unanswered or refused may be those; that nothing was stored
-/// twice is taken for granted, and what cannot be otherwise is `doubled`.
+/// Bounds from counts. The stored ones may include as many as were unanswered or refused; it is assumed that nothing
+/// was stored twice, and any excess beyond that is `doubled`.
 fn by_count(accepted: u64, unanswered: u64, refused: u64, persisted: u64) -> Loss {
     let others = unanswered + refused;
     Loss {
@@ -202,7 +202,7 @@ fn by_count(accepted: u64, unanswered: u64, refused: u64, persisted: u64) -> Los
     }
 }
 
-/// Ids in a text: a JSON list of numbers or texts, or numbers with blanks, commas, quotes or line ends between them.
+/// Ids in a text: a JSON list of numbers or strings, or numbers separated by blanks, commas, quotes or line ends.
 fn ids_in(bytes: &[u8], pointer: Option<&str>) -> Result<Vec<u64>, String> {
     let is_json = pointer.is_some() || bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
     if is_json {
@@ -247,7 +247,8 @@ mod tests {
     fn ids_tell_exactly() {
         let set = |ids: &[u64]| IdSet::of(ids.to_vec());
         let sent = SentIds { accepted: set(&[1, 2, 3, 4]), unanswered: set(&[5, 6]), refused: set(&[7]) };
-        // 2 and 4 are lost; 5 was stored without an answer, 7 though it was refused, 1 three times, 99 is a stranger.
+        // 2 and 4 are lost; 5 was stored without an answer, 7 though it was refused, 1 three times, 99 was never
+        // sent.
         let (loss, missing, foreign) = by_id(&sent, vec![99, 5, 1, 3, 1, 7, 1]);
         let expect = Loss {
             accepted: 4,
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn ids_of_trials_and_batches_do_not_meet() {
-        // As many trials as a plan may have, and as many blocks as there may be.
+        // The maximum number of trials of a plan, and of blocks.
         for (trials, parts) in [(1, 1), (3, 4), (8_193, 1), (10_000, 2), (10_000, 209), (1 << 13, 1 << 8)] {
             let ids = Ids::for_blocks(trials, parts);
             let block = |trial: u64, part: u64| ids.first(trial as usize, part);
@@ -317,7 +318,7 @@ mod tests {
             let why = ids.tell_apart(room + 1).unwrap_err();
             assert!(why.contains("hint: ") && why.contains(&(room + 1).to_string()), "{why}");
         }
-        // A plan of common size: a trial's ids begin with its place.
+        // In a plan of common size a trial's ids start with its index.
         assert_eq!(
             (0..3).map(|t| Ids::for_blocks(3, 1).first(t, 0)).collect::<Vec<_>>(),
             [0, 1 << 40, 2 << 40]

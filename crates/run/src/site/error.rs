@@ -10,13 +10,13 @@ pub enum SiteError {
     /// The plan cannot be carried out.
     #[error(transparent)]
     Translate(#[from] TranslateError),
-    /// The system says why.
+    /// The system's own error.
     #[error(transparent)]
     System(#[from] loadlab_system::Error),
     /// Invalid probe definition.
     #[error(transparent)]
     Probe(#[from] loadlab_system::ProbeError),
-    /// An endpoint that tells nothing.
+    /// An endpoint that does not provide anything.
     #[error(transparent)]
     Scrape(#[from] loadlab_system::ScrapeError),
     /// No free port.
@@ -35,7 +35,7 @@ pub enum SiteError {
         /// Why.
         error: std::io::Error,
     },
-    /// Something that the plan needs is not there.
+    /// Something that the plan needs is missing.
     #[error("{0}")]
     Missing(String),
     /// Something happened before the load began.

@@ -1,4 +1,4 @@
-//! The system of a case: which components are to be up, which are, where, and for how long.
+//! The system of a case: which components should be up, which are, where, and for how long.
 
 pub mod containers;
 pub mod durability;
@@ -33,7 +33,7 @@ use crate::translate::component;
 /// The system under test over the whole run: components live for a trial, a case or the experiment.
 pub struct RunningSystem {
     pub(crate) system: System,
-    /// What the system notices, for whoever runs a load.
+    /// What the system notices, for the code that runs a load.
     pub notices: Mutex<Receiver<Notice>>,
     plan_dir: PathBuf,
     pub(crate) run_dir: PathBuf,
@@ -41,31 +41,31 @@ pub struct RunningSystem {
     ports: Ports,
     /// Seed commands that were run for the longest-lived components that are up.
     pub(crate) seeded: Option<Vec<plan::Command>>,
-    /// Beside what is started one by one.
+    /// What is not started one by one.
     pub beside: Externals,
 }
 
-/// A component that was started and not taken down.
+/// A component that was started and has not been taken down.
 pub(crate) struct Up {
     pub component: Component,
     pub lifetime: Lifetime,
     /// The case it was started for.
     pub case: usize,
     pub is_ready: bool,
-    /// The service that it is of the Compose file, which comes and goes as a whole.
+    /// Its service in the Compose file, which comes and goes as a whole.
     pub service: Option<String>,
-    /// When a container counts as up; a process knows that itself.
+    /// When a container counts as up; a process already has this in its spec.
     pub ready: Option<Ready>,
     /// Names of other components' ports that it was started with.
     pub reported: Vec<String>,
-    /// Where its output goes: a folder of the trial it was started in, from the record's on.
+    /// Where its output goes: a folder of the trial it was started in, relative to the record.
     pub logs: String,
 }
 
 /// What was built: events with their time, for the first trial's record.
 pub type Builds = Vec<(u64, EventKind)>;
 
-/// Components as events have left them: those that were ended or started anew, and nothing of the others.
+/// Components as changed by events: only those that were ended or restarted.
 pub type Changed = BTreeMap<String, Option<Component>>;
 
 impl RunningSystem {
@@ -83,7 +83,7 @@ impl RunningSystem {
         }
     }
 
-    /// From here on components and commands are in the run's own network.
+    /// From here on components and commands run in the run's own network.
     pub fn isolate(&mut self, net: loadlab_system::Net) {
         self.system.isolate(net);
     }
@@ -110,7 +110,8 @@ impl RunningSystem {
         if name == "address" {
             return self.address(own?);
         }
-        // Others go through the relay, if there is one before the port. One on a link passes all ports on as they are.
+        // Others go through the relay, if there is one in front of the port. A relay on a link leaves all ports as
+        // they are.
         let component = full.strip_prefix("components.").and_then(|rest| rest.split('.').next());
         let on_link = component.is_some_and(|component| self.system.own_address(component).is_some());
         let port = match name == full && !on_link {
@@ -131,7 +132,7 @@ impl RunningSystem {
         own.or_else(|| self.beside.is_here(component).then(|| "127.0.0.1".to_owned()))
     }
 
-    /// Addresses of what this run has made: they may be loaded.
+    /// Addresses of what this run has created: they may be loaded.
     pub fn addresses(&self) -> Vec<std::net::IpAddr> {
         let of = |up: &Up| up.component.address().or_else(|| self.system.own_address(up.component.name()));
         self.up.iter().filter_map(of).collect()
@@ -140,7 +141,7 @@ impl RunningSystem {
     /// Runs every build command of every case once, before the first trial.
     ///
     /// # Errors
-    /// The first that fails, with its last lines. `builds` tells what ran, that one included.
+    /// The first that fails, with its last lines. `builds` lists what ran, including that one.
     pub fn build(
         &self,
         cases: &[Case],
@@ -185,8 +186,8 @@ impl RunningSystem {
         self.images(cases, cancel, builds, emit)
     }
 
-    /// Brings up what a case needs and is not up, in the plan's order, each one ready before the next is started. Replicas
-    /// of one component, which know nothing of one another, start together.
+    /// Brings up what a case needs and is not up, in the plan's order, each one ready before the next is started.
+    /// Replicas of one component, which are independent of each other, start together.
     ///
     /// # Errors
     /// What did not come up, and why. What is up stays up; see [`RunningSystem::end_trial`].
@@ -262,8 +263,8 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Takes away those that died since the last trial's load, so that they are started again. A death that the
-    /// last trial told of is not told again.
+    /// Removes those that died since the last trial's load, so that they are started again. A death that the last
+    /// trial reported is not reported again.
     fn bury(&mut self, state: &TrialState, emit: EventSink<'_>) {
         let mut unreported = Vec::new();
         if let Ok(notices) = self.notices.lock() {
@@ -334,7 +335,7 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// A component that lives on has the limits of the case that begins, and goes on if an event made it stand still.
+    /// A component that stays up gets the limits of the new case, and is resumed if an event paused it.
     pub(crate) fn change_limits(
         &self,
         component: &Component,
@@ -364,7 +365,7 @@ impl RunningSystem {
         self.up.iter().find(|u| u.component.name() == name)?.ready.as_ref()
     }
 
-    /// Tells of components with processes that left their cgroups: to be asked when nothing is sent.
+    /// Reports components with processes that left their cgroups: call this when nothing is being sent.
     pub fn report_escaped(&self, state: &TrialState, emit: EventSink<'_>) {
         for up in &self.up {
             let escaped = up.component.escaped();
@@ -382,7 +383,7 @@ impl RunningSystem {
         }
     }
 
-    /// Takes in what events have made of components: those that are gone are nobody's to take down any more.
+    /// Takes over what events changed: components that are gone no longer have to be taken down.
     pub fn take_changed(&mut self, changed: Changed) {
         for (name, now) in changed {
             match now {
@@ -410,8 +411,8 @@ impl RunningSystem {
         }
     }
 
-    /// Finds the ports of all components that are not up before the first one is started, since each may be
-    /// told the others'.
+    /// Finds the ports of all components that are not up before the first one is started, since each may be given the
+    /// others'.
     fn find_ports(&mut self, case: &Case) -> Result<(), SiteError> {
         let RunningSystem { up, ports, .. } = self;
         let is_told = |name: &str| up.iter().any(|u| u.reported.iter().any(|reported| reported == name));
@@ -424,8 +425,8 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Runs the plan's seed commands, once for the components that live longest: with those, what was seeded
-    /// is gone. Where seeds differ between cases, each case gets its own.
+    /// Runs the plan's seed commands, once for the longest-lived components: when these go, so does what was seeded.
+    /// If seeds differ between cases, each case gets its own.
     ///
     /// # Errors
     /// One that fails.
@@ -481,10 +482,10 @@ impl RunningSystem {
             .collect()
     }
 
-    /// The case's probes, and how it tells what was stored.
+    /// The case's probes, and how it reports what was stored.
     ///
     /// # Errors
-    /// A URL or pointer that is none; what was stored before the load is not known.
+    /// An invalid URL or pointer; what was stored before the load is unknown.
     pub fn probes(
         &self,
         case: &Case,
@@ -513,9 +514,9 @@ impl RunningSystem {
         Ok((probes, Some(persisted)))
     }
 
-    /// Takes down what lives no longer than the trial that ended, the newest first. `next` is the case of the
-    /// next trial, if there is one. After a failed trial only living components of the whole experiment stay.
-    /// Returns what could not be taken down, in words, and what that asks for.
+    /// Takes down what does not outlive the trial that ended, newest first. `next` is the case of the next trial, if
+    /// there is one. After a failed trial only living components of the whole experiment stay. Returns what could not
+    /// be taken down, in words, with the exit that calls for.
     pub fn end_trial(
         &mut self,
         next: Option<usize>,
@@ -532,7 +533,7 @@ impl RunningSystem {
         })
     }
 
-    /// What the relay before a component has done: it must not have been the bottleneck in silence.
+    /// Reports what the relay in front of a component has done: it must not silently have been the bottleneck.
     fn report_relayed(&self, component: &str, state: &TrialState) {
         let Some(counts) = self.system.relayed(component) else { return };
         let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;

@@ -1,4 +1,4 @@
-//! Ports of components: given ones, and free ones found for them and held until they take them.
+//! Ports of components: given ones, and free ones found for them and held until they take over.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 use loadlab_plan::ComponentSpec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 
-/// What is known of ports, by the name templates use: `components.NAME.port`, `components.NAME.port.PORT`.
+/// Known ports, by the name templates use: `components.NAME.port`, `components.NAME.port.PORT`.
 #[derive(Debug, Default)]
 pub struct Ports {
     numbers: BTreeMap<String, u16>,
-    /// Where a relay stands before a port, what others connect to.
+    /// If a relay is in front of a port, the one that others connect to.
     outside: BTreeMap<String, u16>,
-    /// Bound and not listening: nobody else is given the port, and who connects too early is refused.
+    /// Bound but not listening: no other process is given the port, and early connects are refused.
     held: BTreeMap<String, Vec<OwnedFd>>,
 }
 
@@ -28,7 +28,7 @@ impl Ports {
         self.outside.get(name).copied().or_else(|| self.get(name))
     }
 
-    /// Where a relay listens, and what it listens for.
+    /// Where a relay listens, and the port behind it.
     pub fn before(&self, component: &ComponentSpec) -> Vec<(u16, u16)> {
         let names = component.ports.iter().map(|p| name_of(component, &p.variable()));
         names.filter_map(|name| Some((*self.outside.get(&name)?, self.get(&name)?))).collect()
@@ -39,8 +39,8 @@ impl Ports {
         component.ports.iter().filter_map(|p| self.get(&name_of(component, &p.variable()))).collect()
     }
 
-    /// Finds the ports of a component that is to be started. `is_told` says which names a running component was
-    /// told: these numbers stay as they are, or it would talk to the wrong one.
+    /// Finds the ports of a component that is to be started. `is_told` reports which names a running component was
+    /// started with: these numbers stay as they are, or it would talk to the wrong one.
     ///
     /// # Errors
     /// None is free.
@@ -57,7 +57,7 @@ impl Ports {
                     number
                 }
             };
-            // One that others were reported stays, with its number.
+            // One that others were started with stays, with its number.
             if component.is_relayed && !(is_told(&name) && self.outside.contains_key(&name)) {
                 let (number, socket) = hold_a_free_one()?;
                 self.held.entry(component.name.clone()).or_default().push(socket);
@@ -68,7 +68,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Lets go of a component's ports, for it to take them.
+    /// Releases a component's ports, so that it can bind them.
     pub fn release(&mut self, component: &ComponentSpec) {
         self.held.remove(&component.name);
     }

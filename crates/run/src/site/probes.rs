@@ -1,4 +1,4 @@
-//! Probes of the plan, and where what was stored is listed → what the system reads.
+//! Probes of the plan, and the list of what was stored → what the system reads.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct ProbeContext<'a> {
     pub mark: (String, String),
     /// The logs of a component.
     pub logs: &'a dyn Fn(&str) -> Vec<PathBuf>,
-    /// What no message may quote.
+    /// Secrets that no message may quote.
     pub secrets: &'a Secrets,
 }
 
@@ -52,7 +52,7 @@ pub fn probe(probe: &plan::ProbeSpec, around: &ProbeContext<'_>) -> Result<Probe
     Ok(ProbeSpec { name: probe.name.clone(), source })
 }
 
-/// A command that is run for what it prints.
+/// A command that is run for its output.
 ///
 /// # Errors
 /// A name without a value.

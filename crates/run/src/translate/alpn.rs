@@ -1,8 +1,8 @@
-//! What a server speaks, learned before the load: one TLS handshake with each host that offers HTTP/2 and HTTP/1.1
-//! (ALPN, RFC 7301), through a proxy's tunnel if the load goes through one. No request is sent.
+//! Which protocol a server speaks, determined before the load: one TLS handshake with each host that offers HTTP/2
+//! and HTTP/1.1 (ALPN, RFC 7301), through a proxy's tunnel if the load goes through one. No request is sent.
 //!
-//! A load speaks one protocol on all its connections. A server that agrees on another one later fails what is sent on
-//! that connection, as `tls`, with words of its own.
+//! A load speaks one protocol on all its connections. If a server later agrees on another one, requests on that
+//! connection fail as `tls`, with their own message.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -16,8 +16,8 @@ use loadlab_load::target::Address;
 /// Longest wait for a host, whatever the load's timeout is.
 const MOST: Duration = Duration::from_secs(10);
 
-/// Whether every host takes HTTP/2. `hosts` are their addresses, or their proxy's; each is reached at the first that
-/// answers.
+/// Whether every host accepts HTTP/2. `hosts` are their addresses, or their proxy's; each is reached at the first
+/// address that answers.
 ///
 /// # Errors
 /// In words with the address: no connection, no tunnel, no handshake.
@@ -29,7 +29,7 @@ pub fn all_take_http2(
 ) -> Result<bool, String> {
     let mut all = true;
     for (number, (name, addresses)) in tls.names.iter().zip(hosts).enumerate() {
-        // What is reached without TLS has nothing to agree by.
+        // Without TLS there is no negotiation.
         let Some(name) = name else { return Ok(false) };
         let connect = proxy.and_then(|p| p.connects.get(number)?.as_deref());
         let host = Host { config: &tls.config, name, connect };
@@ -38,11 +38,11 @@ pub fn all_take_http2(
     Ok(all)
 }
 
-/// A host to agree with.
+/// A host to negotiate with.
 struct Host<'a> {
     config: &'a TlsConfig,
     name: &'a ServerName<'static>,
-    /// What asks a proxy for a tunnel to it.
+    /// The request for a tunnel to it, sent to a proxy.
     connect: Option<&'a [u8]>,
 }
 
@@ -50,7 +50,7 @@ impl Host<'_> {
     fn takes_http2(&self, addresses: &[Address], within: Duration) -> Result<bool, String> {
         let mut why = "it has no address".to_owned();
         for address in addresses {
-            // TLS is spoken to hosts with a name and a port only.
+            // TLS is only used with hosts that have a name and a port.
             let Address::Inet(address) = address else { continue };
             let socket = match TcpStream::connect_timeout(address, within) {
                 Ok(socket) => socket,
@@ -66,7 +66,7 @@ impl Host<'_> {
         Err(why)
     }
 
-    /// Asks the proxy for a tunnel, if there is one: what came through it already.
+    /// Asks the proxy for a tunnel, if there is one; returns what already came through it.
     fn tunnel(&self, line: &mut Line) -> Result<Vec<u8>, String> {
         let mut came = Vec::new();
         let Some(connect) = self.connect else { return Ok(came) };
@@ -84,7 +84,7 @@ impl Host<'_> {
         }
     }
 
-    /// A handshake, and an orderly end.
+    /// A handshake, and a clean shutdown.
     fn shake(&self, line: &mut Line, mut came: Vec<u8>) -> Result<bool, String> {
         let first =
             |error: &dyn std::fmt::Display| error.to_string().lines().next().unwrap_or_default().to_owned();
@@ -94,7 +94,7 @@ impl Host<'_> {
         loop {
             let received = tls.receive(&mut came, &mut wire, &mut |event| opened |= event == TlsEvent::Open);
             if let Err(error) = received {
-                // The server is reported why; whether it hears it changes nothing.
+                // The server is told why; whether that arrives changes nothing.
                 let _ = line.socket.write_all(&wire);
                 return Err(first(&error));
             }
@@ -116,7 +116,7 @@ impl Host<'_> {
     }
 }
 
-/// A connection, for so long.
+/// A connection with a deadline.
 struct Line {
     socket: TcpStream,
     until: Instant,
@@ -124,7 +124,7 @@ struct Line {
 }
 
 impl Line {
-    /// What comes next; nothing if the other side has closed. `late` is what is said when nothing comes in time.
+    /// What comes next; empty if the peer has closed. `late` is the error when nothing comes in time.
     fn read(&mut self, late: &str) -> Result<&[u8], String> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());

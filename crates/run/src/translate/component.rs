@@ -38,7 +38,7 @@ pub fn component(
     let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
     let (command, ready) = match &component.part {
         plan::ComponentKind::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
-        // For messages only; when it is ready is found out when its address is known.
+        // For messages only; the readiness check is determined once its address is known.
         other => (system::Command::Argv(vec![other.text()]), system::Ready::Alive),
     };
     Ok(system::ComponentSpec {
@@ -52,12 +52,12 @@ pub fn component(
         logs,
         ports,
         cpus: component.limits.cpuset.clone(),
-        // Where it is known, and that is not here.
+        // It is set where it is known, which is not here.
         relay: None,
     })
 }
 
-/// Variables with their names put in.
+/// Variables with their names filled in.
 ///
 /// # Errors
 /// A name without a value.
@@ -73,7 +73,7 @@ pub fn env_of(
     env.iter().map(fill).collect()
 }
 
-/// When a component counts as up; as soon as it lives, if the plan does not say.
+/// When a component counts as up; as soon as it is alive, if the plan does not specify it.
 ///
 /// # Errors
 /// A name without a value.

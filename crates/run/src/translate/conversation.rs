@@ -1,4 +1,4 @@
-//! A WebSocket step → the requests that its conversation consists of: the opening, each message, the goodbye.
+//! A WebSocket step → the requests of its conversation: the opening, each message, the close.
 
 use loadlab_load::journey::check::Checks;
 use loadlab_load::journey::script::{Part, Script, Talk, Wait};
@@ -19,7 +19,7 @@ use crate::translate::writing::{Fields, RequestContext, captures_of, way_of, wri
 pub struct PartOf<'s> {
     /// What is counted and shown.
     pub request: Request,
-    /// What is done.
+    /// What it does.
     pub script: Script,
     /// Series it counts for, besides those of its step.
     pub tags: &'s [String],
@@ -54,7 +54,7 @@ pub fn parts_of<'s>(
         talk: Some(Box::new(Talk { part, left: 0 })),
         ..Script::plain()
     };
-    // What is waited for without saying anything may have come before.
+    // A message that is expected without sending anything may have arrived earlier.
     let keeps = talk.messages.iter().any(|m| m.send.is_none() && m.expect.is_some());
     let mut parts = vec![PartOf {
         request: named(""),
@@ -89,7 +89,7 @@ pub fn parts_of<'s>(
     Ok((strung(parts, &pauses), url))
 }
 
-/// One message: what is said, waited for and kept.
+/// One message: what is sent, expected and kept.
 fn message_of(
     message: &plan::Message,
     what: &str,
@@ -113,7 +113,7 @@ fn message_of(
     })
 }
 
-/// Parts that know how many follow them, with the pauses between them; behind the last one the load's holds.
+/// Parts that know how many follow them, with the pauses between them; the load's own pause follows the last one.
 fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
     let last = parts.len().saturating_sub(1);
     for (i, part) in parts.iter_mut().enumerate() {
@@ -145,8 +145,8 @@ fn said_of(
     })
 }
 
-/// Sixteen bytes that are others for another step. Nobody has to be kept from guessing them: they only tell a server
-/// that understands from one that repeats what it is sent.
+/// Sixteen bytes that differ between steps. They need not be unguessable: they only distinguish a server that
+/// understands from one that echoes.
 fn nonce(seed: u64, what: &str) -> [u8; 16] {
     // FNV-1a.
     let hash = what.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ seed, |hash, byte| {

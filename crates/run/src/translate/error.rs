@@ -15,7 +15,7 @@ pub enum TranslateError {
     /// A name without a value.
     #[error("{what}: {error}")]
     Name {
-        /// Where it stands.
+        /// Where it is used.
         what: String,
         /// Which.
         error: plan::UnknownName,
@@ -49,7 +49,7 @@ pub enum TranslateError {
         /// Why.
         error: std::io::Error,
     },
-    /// A part of a journey that cannot be used.
+    /// An unusable part of a journey.
     #[error("{what}: {words}")]
     Part {
         /// Which step or load.
@@ -57,7 +57,7 @@ pub enum TranslateError {
         /// Why.
         words: String,
     },
-    /// What a server speaks could not be learned before the load.
+    /// The server's protocol could not be determined before the load.
     #[error(
         "{what}: cannot determine the server's protocol: {words}\nhint: set `protocol: http/1.1` or `http/2`"
     )]
@@ -67,7 +67,7 @@ pub enum TranslateError {
         /// Why.
         words: String,
     },
-    /// Something that plans can say and the engine cannot do. The plan refuses it at its place before this.
+    /// Something that plans can express and the engine cannot do. The plan reports it at its place before this.
     #[error("{what}: {feature} not supported yet")]
     NotYet {
         /// Which step or load.

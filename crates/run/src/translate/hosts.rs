@@ -1,5 +1,5 @@
-//! The hosts that a load goes to: each resolved once, all of its addresses kept, and how it is reached – directly, by a
-//! Unix socket, or through a proxy.
+//! The hosts that a load goes to: each resolved once, all of its addresses kept, and how it is reached – directly,
+//! through a Unix socket, or through a proxy.
 
 use std::net::IpAddr;
 
@@ -12,9 +12,9 @@ use loadlab_record::event::EventKind;
 /// A proxy that a load goes through.
 #[derive(Clone, Copy, Debug)]
 pub struct Via<'a> {
-    /// It.
+    /// The proxy.
     pub proxy: &'a Proxy,
-    /// All hosts are reached by tunnels; else those of https alone.
+    /// All hosts are reached by tunnels; otherwise only those of https.
     pub tunnels_all: bool,
 }
 
@@ -22,18 +22,18 @@ pub struct Via<'a> {
 pub struct Hosts<'a> {
     allowed: &'a Allowed,
     via: Option<Via<'a>>,
-    /// Of the proxy.
+    /// The proxy's addresses.
     proxies: Vec<Address>,
-    /// And whether only a tunnel through the proxy will do.
+    /// The hosts, and whether each needs a tunnel through the proxy.
     known: Vec<(Url, bool)>,
     addresses: Vec<Vec<Address>>,
 }
 
 impl<'a> Hosts<'a> {
-    /// None yet.
+    /// No hosts yet.
     ///
     /// # Errors
-    /// The proxy does not resolve, or may not be loaded; addresses are given for names that it looks up.
+    /// The proxy does not resolve, or may not be loaded; addresses are given for names that it resolves itself.
     pub fn new(allowed: &'a Allowed, via: Option<Via<'a>>) -> Result<Self, TargetError> {
         let proxies = match via {
             None => Vec::new(),
@@ -45,7 +45,7 @@ impl<'a> Hosts<'a> {
         Ok(Hosts { allowed, via, proxies, known: Vec::new(), addresses: Vec::new() })
     }
 
-    /// The number of a URL's host.
+    /// The index of a URL's host.
     ///
     /// # Errors
     /// It does not resolve, or may not be loaded.
@@ -53,7 +53,7 @@ impl<'a> Hosts<'a> {
         self.index_of(url, false)
     }
 
-    /// The same; what is said on a WebSocket (`talks`) is for nobody in between, and goes through a tunnel.
+    /// The same; WebSocket traffic (`talks`) must not pass an intermediary, and goes through a tunnel.
     ///
     /// # Errors
     /// See [`Hosts::index`].
@@ -78,7 +78,7 @@ impl<'a> Hosts<'a> {
         Ok(self.known.len() as u16 - 1)
     }
 
-    /// Whether a URL is asked for in full, since it goes to a proxy: what the request's head says then, instead of
+    /// Whether a URL is requested in full, because it goes to a proxy: the target for the request's head in place of
     /// the path, and a header field for the proxy.
     pub fn whole(&self, url: &Url) -> Option<(String, Option<(String, String)>)> {
         let via = self.via.filter(|via| !via.tunnels(url))?;
@@ -118,7 +118,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// A name that stands for something else than when the load was prepared, as the record has it.
+/// A name that no longer resolves as it did when the load was prepared, as recorded.
 pub fn name_moved(moved: Moved) -> EventKind {
     let words = |addresses: Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
     EventKind::NameMoved { host: moved.host, before: words(moved.before), after: words(moved.after) }

@@ -1,6 +1,6 @@
-//! What the plan says about journeys → what the engine's journeys are made of: templates, captures, checks, rows.
+//! Journeys of the plan → the engine's building blocks: templates, captures, checks, rows.
 //!
-//! Whatever can go wrong here is reported with the step it belongs to, or its place in the plan.
+//! Every error here is reported with the step it belongs to, or its place in the plan.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn template(text: &plan::Template, what: &str, names: Names<'_>) -> Result<T
     Ok(out)
 }
 
-/// Appends pieces of a text.
+/// Appends segments of a text.
 ///
 /// # Errors
 /// A control character in a header field.
@@ -73,7 +73,7 @@ pub fn authorization(auth: &plan::Auth, what: &str, names: Names<'_>) -> Result<
     }
 }
 
-/// A step's body and the content type it wants unless a header says otherwise.
+/// A step's body and its default content type, which a header may replace.
 ///
 /// # Errors
 /// See [`template`]; a file that cannot be read.
@@ -102,7 +102,7 @@ pub fn body(
     }
 }
 
-/// RFC 7578: the parts between lines of a boundary that none of them holds.
+/// RFC 7578: the parts, separated by lines with a boundary that none of them contains.
 fn multipart(
     parts: &[plan::FormPart],
     what: &str,
@@ -142,10 +142,10 @@ fn multipart(
     Ok((out, boundary))
 }
 
-/// The same for the same parts. What variables will hold is not known: 64 bits make it unlikely enough.
+/// Deterministic for the same parts. The values of variables are unknown: 64 bits make a clash unlikely enough.
 fn boundary(contents: &[Template]) -> String {
     let fixed = || contents.iter().filter_map(Template::as_fixed);
-    // FNV-1a over what is fixed.
+    // FNV-1a over the fixed contents.
     let mut hash = fixed().flatten().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -162,10 +162,10 @@ fn boundary(contents: &[Template]) -> String {
 /// A text without variables, as bytes of a header field or body.
 ///
 /// # Errors
-/// It has variables, which the engine must put in.
+/// It has variables, which the engine must fill in.
 pub fn fixed(template: &Template, what: &str) -> Result<Vec<u8>, TranslateError> {
     let fixed = template.as_fixed().map(<[u8]>::to_vec);
-    // The plan refuses variables before this; base64 of fixed texts is the one that is left.
+    // The plan rejects variables earlier; base64 of fixed texts is the one that is left.
     fixed
         .or_else(|| written(template))
         .ok_or_else(|| TranslateError::NotYet { what: what.to_owned(), feature: "variables in requests are" })
@@ -194,10 +194,10 @@ fn written(template: &Template) -> Option<Vec<u8>> {
     template.write(&mut values, &mut out).ok().map(|()| out)
 }
 
-/// A capture of a step. The plan has compiled its expression and read its pointer before, with the same bounds.
+/// A capture of a step. The plan has already compiled its expression and parsed its pointer, with the same bounds.
 ///
 /// # Errors
-/// In words, where that did not hold.
+/// The reason in words, if that did not hold.
 pub fn capture(capture: &plan::Capture) -> Result<(u16, Capture), String> {
     let from = match &capture.from {
         plan::CaptureFrom::Json(pointer) => From::Json(Pointer::parse(pointer)?),
@@ -228,7 +228,7 @@ pub fn checks(statuses: Option<&[u16]>, checks: &plan::Checks) -> Result<Checks,
     Ok(out)
 }
 
-/// What of a step's checks is written anew for each answer.
+/// The parts of a step's checks that are rendered anew for each answer.
 ///
 /// # Errors
 /// See [`template`].
@@ -273,7 +273,7 @@ fn expect_of(expect: &plan::Expect) -> Result<Expect, String> {
 /// Reads a feed: the columns that are used, and how its rows are dealt.
 ///
 /// # Errors
-/// In words with its file: it cannot be read, or is no feed.
+/// The reason in words with its file: it cannot be read, or is not a feed.
 pub fn feed(feed: &plan::FeedSpec, plan_dir: &Path, seed: u64) -> Result<(Rows, rows::Dealing), String> {
     let path = plan_dir.join(&feed.file);
     let reported =
@@ -291,11 +291,11 @@ pub fn feed(feed: &plan::FeedSpec, plan_dir: &Path, seed: u64) -> Result<(Rows, 
     Ok((rows.map_err(|error| reported(&error))?, dealing))
 }
 
-/// Checks the columns that steps use against the feeds' files, which must be there – unless the plan has commands that
-/// may still make them.
+/// Checks the columns that steps use against the feeds' files, which must exist – unless the plan has commands that
+/// may still create them.
 ///
 /// # Errors
-/// Each file that cannot be read and each column it does not have, at its place in the plan.
+/// Each file that cannot be read and each column it lacks, at its place in the plan.
 pub fn check_feeds(plan: &plan::Plan, plan_dir: &Path) -> Result<(), plan::PlanErrors> {
     let makes = |case: &plan::Case| !case.system.seed.is_empty() || !case.system.before_trial.is_empty();
     let made_later = plan.cases().iter().any(makes);
@@ -356,7 +356,7 @@ mod tests {
             "    - post: http://a/\n      multipart:\n        - { name: note, text: hi }\n        - { name: picture, file: p.png, type: image/png }\n",
         );
         let plan::Body::Multipart(parts) = &steps[0].body else { panic!("parts") };
-        // The plan stands in the current folder, the test's file elsewhere.
+        // The plan is in the current folder, the test's file elsewhere.
         let (text, boundary) = multipart(parts, "step 1", dir.path(), &nothing).unwrap();
         let text = String::from_utf8(fixed(&text, "step 1").unwrap()).unwrap();
         assert_eq!(
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_boundary_is_in_no_part() {
         let first = boundary(&[Template::fixed(b"a")]);
-        // A content that holds its own boundary cannot be written down; one that is skipped can.
+        // A content that contains its own boundary cannot be written down; one that is skipped can.
         let held = Template::fixed(first.as_bytes());
         assert_ne!(boundary(std::slice::from_ref(&held)), first);
     }

@@ -1,4 +1,4 @@
-//! What the plan says → what the engine and the system understand.
+//! Translates the plan into what the engine and the system understand.
 
 mod alpn;
 pub mod component;
@@ -50,7 +50,7 @@ pub struct Targets {
 /// Requests for a list of URLs that differ in nothing else, with the addresses of their hosts.
 ///
 /// # Errors
-/// A URL that is none, does not resolve or is not allowed, the proxy's as well; a part that cannot go onto the wire.
+/// A URL that is invalid, does not resolve or is not allowed, including the proxy's; a part that cannot be sent.
 pub fn requests_for_urls(
     urls: &[String],
     parts: &RequestParts,
@@ -74,7 +74,7 @@ pub fn requests_for_urls(
 fn ask_whole(parts: &mut RequestParts, hosts: &Hosts<'_>, url: &Url) -> Result<(), TargetError> {
     let Some((target, field)) = hosts.whole(url) else { return Ok(()) };
     let mut given = parts.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("host"));
-    // Proxies have to go by the URL, but not all do: the load would end up at a host that nobody allowed.
+    // Proxies must go by the URL, but not all do: the load would end up at a host that was not allowed.
     if let Some((_, given)) = given.find(|(_, host)| !host.trim().eq_ignore_ascii_case(&url.authority)) {
         let (given, authority) = (given.clone(), url.authority.clone());
         return Err(TargetError::HostByProxy { given, authority });
@@ -84,10 +84,10 @@ fn ask_whole(parts: &mut RequestParts, hosts: &Hosts<'_>, url: &Url) -> Result<(
     Ok(())
 }
 
-/// The heads of the same requests as HTTP/2 says them.
+/// The heads of the same requests in HTTP/2 form.
 ///
 /// # Errors
-/// A URL that is none; a head that HTTP/2 cannot say.
+/// An invalid URL; a head that HTTP/2 cannot express.
 pub fn http2_heads(urls: &[String], parts: &RequestParts) -> Result<Vec<Head>, UrlError> {
     let mut heads = Heads::default();
     let mut all = Vec::new();
@@ -114,7 +114,7 @@ pub enum UrlError {
 }
 
 impl UrlError {
-    /// What was written is at fault, not the world.
+    /// The input is at fault, not the environment.
     pub fn is_usage(&self) -> bool {
         match self {
             UrlError::Target(error) => error.is_usage(),
@@ -123,11 +123,11 @@ impl UrlError {
     }
 }
 
-/// Whether the targets that are known before anything runs may be loaded.
+/// Checks that the targets known before anything runs may be loaded.
 ///
 /// # Errors
-/// The first that may not, or does not resolve. URLs with ports that are still to be found are looked at when
-/// they are known.
+/// The first that may not, or does not resolve. URLs with ports that are still to be found are checked once they are
+/// known.
 pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), TranslateError> {
     let target = |what: &str, error| TranslateError::Target { what: what.to_owned(), error };
     let mut direct = Hosts::new(allowed, None).map_err(|error| target("no proxy", error))?;
@@ -141,7 +141,7 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
             proxy.map_err(|error| target(&what, error))?;
         }
         for (i, step) in steps.iter().enumerate() {
-            // A list of URLs is looked at when it is read.
+            // A list of URLs is checked when it is read.
             let Some(text) = step.url.until_variable().filter(|_| step.urls.is_none()) else { continue };
             let checked = Url::parse(&as_http(&text)).and_then(|url| match proxy {
                 None => direct.index(&url).map(drop),
@@ -153,12 +153,12 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
     Ok(())
 }
 
-/// Steps, what they are called, and the proxy they go through.
+/// A label, its steps, and the proxy they go through.
 type List<'p> = (String, &'p [plan::Step], Option<&'p plan::Template>);
 
 /// All lists of steps of a case.
 fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
-    // `setup` speaks as the first load does.
+    // `setup` uses the first load's settings.
     let first = case.loads.first().and_then(|l| l.http.proxy.as_ref());
     let mut lists = vec![("`setup`".to_owned(), case.setup.steps.as_slice(), first)];
     for load in &case.loads {
@@ -185,7 +185,7 @@ pub fn load_spec(
     let load = load.as_ref();
     let desk = RequestContext { load, ..*desk };
     let proxy = proxy_of(load, names)?;
-    // Should the servers agree on HTTP/2, all of them are reached by TLS, which takes a tunnel anyway.
+    // If the servers agree on HTTP/2, all of them are reached by TLS, which takes a tunnel anyway.
     let tunnels_all = load.http.protocol == plan::Protocol::Http2;
     let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all });
     let wrong = |error| TranslateError::Target { what: format!("`proxy` of `{}`", load.name), error };
@@ -234,7 +234,7 @@ pub fn load_spec(
     Ok((spec, first_url))
 }
 
-/// Connections that a load opens at one time. A rate opens as many as it needs, which is few while all is well.
+/// Connections that a load opens at the same time. A rate opens as many as it needs, which is few while all is well.
 fn connections_of(load: &plan::LoadSpec) -> u64 {
     match load.model {
         plan::Model::Closed { users, .. } => users,
@@ -287,7 +287,7 @@ fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Re
         .map_err(|words| TranslateError::Unlearned { what: what(), words })
 }
 
-/// The load's requests as HTTP/2 says them.
+/// The load's requests in HTTP/2 form.
 fn http2_of(desk: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Result<Http2, TranslateError> {
     let sites: Vec<Site> = hosts.sites().collect();
     let mut heads = Heads::default();
@@ -311,7 +311,7 @@ fn http2_of(desk: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Resu
     Ok(Http2 { heads: all, written: all_written, streams: desk.load.http.streams_per_connection.max(1) })
 }
 
-/// The head of a step that is written anew each time: what stays the same is packed once.
+/// The head of a step that is written anew each time: the constant part is encoded once.
 fn written_of(
     heads: &mut Heads,
     method: &str,
@@ -338,7 +338,7 @@ fn written_of(
     Ok(Written { outline: heads.outline(&parts, &names)?, values })
 }
 
-/// A request's head as HTTP/2 says it.
+/// A request's head in HTTP/2 form.
 fn head_of(heads: &mut Heads, parts: &RequestParts, url: &Url) -> Result<Head, HeadError> {
     let mut headers = parts.headers.clone();
     if let Some(body) = &parts.body {
@@ -383,7 +383,7 @@ pub fn request_of(
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index(&url).map_err(target)?;
     ask_whole(&mut parts, hosts, &url).map_err(target)?;
-    // Secrets are named and not shown.
+    // Secrets are shown by their names.
     let shown = step.url.shown(desk.names);
     let is_secret = step.url.render(desk.names).is_ok_and(|text| text != shown);
     let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;

@@ -1,8 +1,8 @@
-//! Which steps need more than their requests: users that remember, choose or look at answers.
+//! Which steps need more than their requests: users that remember, choose or check answers.
 
 use loadlab_plan as plan;
 
-/// Whether users have to remember, choose or look at anything.
+/// Whether users have to remember, choose or check anything.
 pub(crate) fn needs_script<'s>(
     load: &plan::LoadSpec,
     mut steps: impl Iterator<Item = &'s plan::Step>,

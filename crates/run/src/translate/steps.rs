@@ -1,6 +1,6 @@
-//! A load's steps → requests and, where they need more than that, the journey that the engine's users go through.
+//! A load's steps → requests and, if they need more than that, the journey that the engine's users go through.
 //!
-//! A load whose requests are the same each time, and good by their status, needs none: it is sent the short way.
+//! A load whose requests are always the same, and judged by their status only, needs none: it takes the fast path.
 
 use loadlab_load::journey::example::Remembered;
 use loadlab_load::journey::order::StepOrder;
@@ -20,7 +20,7 @@ use crate::translate::{journey, request_of};
 pub struct Steps {
     /// What is sent, in the order before, journey, after.
     pub requests: Vec<Request>,
-    /// What more there is to it.
+    /// Anything beyond plain requests.
     pub journey: Option<Box<Journey>>,
     /// Header fields of those that are written anew each time.
     pub fields: Vec<Option<Fields>>,
@@ -30,7 +30,7 @@ pub struct Steps {
     pub first_url: String,
 }
 
-/// The steps of a load, in the order in which their requests lie; each with what it is called.
+/// The steps of a load, in the order of their requests; each with its label.
 pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &plan::Step, String)> {
     let script = &load.script;
     let sections = [
@@ -101,8 +101,8 @@ pub fn steps_of(desk: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Step
     Ok(Steps { requests, journey, fields: all_fields, tags, first_url })
 }
 
-/// How many requests each section has, and the weights of those of the journey, added up: a step that is several
-/// requests is taken with its first.
+/// How many requests each section has, and the cumulative weights of those of the journey: a step with several
+/// requests is chosen by its first.
 #[derive(Default)]
 struct Shape {
     before: u32,
@@ -137,7 +137,7 @@ fn indices<'t>(of_step: impl Iterator<Item = &'t String>, tags: &mut Vec<String>
     of_step.map(index).collect()
 }
 
-/// The engine has to write it anew each time.
+/// Whether the engine has to write it anew each time.
 fn must_be_written(load: &plan::LoadSpec, step: &plan::Step) -> bool {
     load.script.cookies || load.script.redirects > 0 || has_variables(step)
 }
@@ -165,14 +165,14 @@ fn script_of(
     })
 }
 
-/// Fields whose values let others in.
+/// Header fields whose values grant access.
 const SECRET_FIELDS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
-/// What a name says of values that do: any of these in it.
+/// Words that mark a name as that of such a value.
 const SECRET_WORDS: [&str; 8] =
     ["token", "secret", "passw", "session", "csrf", "auth", "cookie", "credential"];
 
-/// Names of captured values in the order of their slots. One is a secret if its name says so, or if a step sends it
-/// where secrets are sent.
+/// Names of captured values in the order of their slots. One is a secret if its name suggests it, or if a step sends
+/// it where secrets are sent.
 fn remembered(desk: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
     let secret_fields = fields.iter().flatten().flatten();
     let secret_fields =

@@ -16,18 +16,18 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// What a user says of TLS.
+/// The user's TLS settings.
 #[derive(Clone, Debug, Default)]
 pub struct TlsWords {
     /// A file of certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,
     /// Files of a certificate to show and of its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Trust anybody.
+    /// Trust any certificate.
     pub is_insecure: bool,
     /// Versions to offer.
     pub versions: Versions,
-    /// Take up earlier sessions.
+    /// Resume earlier sessions.
     pub is_resumed: bool,
 }
 
@@ -42,13 +42,13 @@ pub enum TrustError {
         /// Why.
         error: std::io::Error,
     },
-    /// Nobody to believe.
+    /// There are no trusted certificates.
     #[error(
         "this system has no file of trusted certificates\nhint: install `ca-certificates`, name a CA file, or \
          accept any certificate with --insecure"
     )]
     NoBundle,
-    /// What was read.
+    /// Invalid contents.
     #[error(transparent)]
     Config(#[from] TlsConfigError),
     /// A host.
@@ -60,15 +60,15 @@ fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
     std::fs::read(path).map_err(|error| TrustError::File { path: path.to_owned(), error })
 }
 
-/// TLS for the hosts that are reached by https; none if there is none of them.
+/// TLS for the hosts that are reached by https; `None` if there are none.
 ///
 /// # Errors
-/// A file that cannot be read or is none; a host that no certificate can be for.
+/// A file that cannot be read or is invalid; a host that no certificate can cover.
 pub fn tls_spec(words: &TlsWords, sites: &[Site], http2: bool) -> Result<Option<Box<TlsSpec>>, TrustError> {
     tls_offering(words, sites, &[if http2 { b"h2" } else { b"http/1.1" }])
 }
 
-/// The same with the protocols to offer, the best first.
+/// The same with the protocols to offer, the preferred one first.
 ///
 /// # Errors
 /// As [`tls_spec`].

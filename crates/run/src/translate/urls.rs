@@ -1,6 +1,6 @@
 //! Files of URLs, one a line: `--urls FILE` of `bench`, and steps with `urls` in plans.
 //!
-//! A load that does nothing else takes them as `bench` does: whoever is free takes the next one. In any other journey
+//! A load that does nothing else uses them as `bench` does: any free user takes the next one. In any other journey
 //! the file is a feed, and each round takes the next of its paths.
 
 use std::borrow::Cow;
@@ -13,9 +13,9 @@ use loadlab_plan as plan;
 use crate::translate::error::TranslateError;
 use crate::translate::scripted::needs_script;
 
-/// Most URLs of a file: requests are counted in 16 bits where hosts are.
+/// The maximum number of URLs in a file: hosts and requests are counted in 16 bits.
 const MOST: usize = u16::MAX as usize;
-/// The column that the paths of a list are in, where it is a feed.
+/// The column of a list's paths when it is used as a feed.
 const COLUMN: &str = "url";
 
 /// Why a file of URLs cannot be used.
@@ -29,7 +29,7 @@ pub enum UrlListError {
         /// Why.
         error: std::io::Error,
     },
-    /// A line is no URL.
+    /// A line is not a URL.
     #[error("{}:{line}:1: {error}", path.display())]
     Line {
         /// Which file.
@@ -39,7 +39,7 @@ pub enum UrlListError {
         /// What is wrong.
         error: TargetError,
     },
-    /// There is none.
+    /// It has no URLs.
     #[error("{} contains no URL\nhint: write one on each line", path.display())]
     Empty {
         /// Which file.
@@ -55,7 +55,7 @@ pub enum UrlListError {
     },
 }
 
-/// The URLs of a file: one a line; empty lines and those that begin with `#` are passed over.
+/// The URLs of a file: one a line; empty lines and those that begin with `#` are skipped.
 ///
 /// # Errors
 /// See [`UrlListError`].
@@ -78,8 +78,8 @@ pub fn read_urls(path: &Path) -> Result<Vec<String>, UrlListError> {
     }
 }
 
-/// Whether the lists that are there already are such, and may be loaded; what the plan's commands may still make is
-/// looked at when it is used.
+/// Checks that existing lists are valid, and may be loaded; those that the plan's commands may still create are
+/// checked when they are used.
 ///
 /// # Errors
 /// The first that is not.
@@ -104,7 +104,7 @@ pub fn check(plan: &plan::Plan, plan_dir: &Path, allowed: &Allowed) -> Result<()
     Ok(())
 }
 
-/// Commands of the plan may make files before a load begins.
+/// Commands of the plan may create files before a load begins.
 fn makes_files(plan: &plan::Plan) -> bool {
     plan.cases().iter().any(|case| {
         let system = &case.system;
@@ -118,10 +118,10 @@ fn urls_of(file: &str, what: &str, plan_dir: &Path) -> Result<Vec<String>, Trans
     read_urls(&plan_dir.join(file)).map_err(part)
 }
 
-/// The load with a URL in place of each list, and who takes which request next.
+/// The load with a URL in place of each list, and how requests are assigned to users.
 ///
 /// # Errors
-/// A list that cannot be read, or that goes to several hosts where it must be a feed.
+/// A list that cannot be read, or that has several hosts though it must be a feed.
 pub fn expanded<'l>(
     load: &'l plan::LoadSpec,
     plan_dir: &Path,
@@ -163,14 +163,14 @@ pub fn expanded<'l>(
     Ok((Cow::Owned(load), Order::Journey))
 }
 
-/// The list is all there is, and it does not matter who takes which.
+/// The list is the whole journey, and it does not matter which user takes which.
 fn is_nothing_else(load: &plan::LoadSpec) -> bool {
     let paced = matches!(load.model, plan::Model::Closed { pace_ns: Some(_), .. });
     let counted = matches!(load.until, plan::Until::Repeats(_));
     load.journey.len() == 1 && !paced && !counted && !needs_script(load, load.journey.iter())
 }
 
-/// What all of them begin with: scheme and host, or the socket.
+/// Their common prefix: scheme and host, or the socket.
 fn common_base(urls: &[String], what: &str) -> Result<String, TranslateError> {
     let base = |text: &String| {
         let url =
@@ -210,7 +210,7 @@ pub fn as_csv(path: &Path) -> Result<Vec<u8>, UrlListError> {
     Ok(text.into_bytes())
 }
 
-/// A URL of a WebSocket as that of the request which opens it; any other as it is.
+/// A WebSocket URL as that of the request which opens it; any other unchanged.
 pub fn as_http(url: &str) -> Cow<'_, str> {
     match url.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}").into(),

@@ -1,4 +1,4 @@
-//! What steps and conversations are written from: requests that are made anew each time, captures, and what follows a
+//! Building blocks of steps and conversations: requests that are written anew each time, captures, and what follows a
 //! failure.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::translate::hosts::Hosts;
 use crate::translate::journey;
 use crate::translate::urls::as_http;
 
-/// Where a load's steps are put together.
+/// The context for translating a load's steps.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
     /// The load.
@@ -82,7 +82,7 @@ fn target_of(
     let name = |error| TranslateError::Name { what: what.to_owned(), error };
     let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
     let mut segments = step.url.resolve(desk.names).map_err(name)?.into_iter().peekable();
-    // What is fixed at the beginning has the host in it: variables stand behind it.
+    // The fixed beginning contains the host: variables come after it.
     let mut fixed = String::new();
     while let Some(plan::Segment::Text { text, .. }) =
         segments.next_if(|s| matches!(s, plan::Segment::Text { .. }))
@@ -108,13 +108,13 @@ fn target_of(
     Ok((url, target))
 }
 
-/// What a request is called: method, path and query, with names in place of secrets.
+/// A request's label: method, path and query, with names in place of secrets.
 pub fn label_of(method: &str, shown: &str) -> String {
     let path = path_at(shown).map_or("/", |at| &shown[at..]);
     format!("{method} {path}")
 }
 
-/// Where path and query of a URL begin, if it has them.
+/// Where the path or query of a URL begins, if it has one.
 fn path_at(url: &str) -> Option<usize> {
     let host_at = match url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
         // `unix:/PATH:/URI`
@@ -159,10 +159,10 @@ fn fields_of(
     Ok(fields)
 }
 
-/// What is captured, and the user's own slots for it.
+/// The captures, and the user's own slots for them.
 ///
 /// # Errors
-/// A capture that cannot be made, which the plan's reader has kept out.
+/// An invalid capture, which the plan's reader has already rejected.
 pub fn captures_of(
     captures: &[plan::Capture],
     what: &str,
@@ -172,13 +172,13 @@ pub fn captures_of(
     for capture in captures {
         let taken = journey::capture(capture);
         let (slot, capture) = taken.map_err(|words| TranslateError::Part { what: what.to_owned(), words })?;
-        // Slots of what was captured before come first, and are not the user's.
+        // Slots captured before the load come first, and are not the user's.
         out.push((slot - desk.shared.count(), capture));
     }
     Ok(out)
 }
 
-/// What a failure means for the user's way.
+/// How a failure affects the rest of the user's journey.
 pub fn way_of(on_failure: plan::OnFailure) -> Way {
     match on_failure {
         plan::OnFailure::Continue => Way::On,

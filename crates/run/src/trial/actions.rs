@@ -1,7 +1,7 @@
-//! Events of the plan: what happens to components during the load, at its time, whatever the load is at.
+//! Events of the plan: what happens to components during the load, at a given time, whatever the load is doing.
 //!
-//! They are carried out by a thread of their own, one after the other. What they bring about on purpose is no death of
-//! a component; one that could not be carried out spoils the trial, since it was not the one that was planned.
+//! A separate thread carries them out, one after the other. What they cause on purpose is not a component's death;
+//! one that could not be carried out spoils the trial, since it was not the planned one.
 
 use loadlab_plan::{Action, EventSpec};
 use loadlab_record::event::EventKind;
@@ -12,9 +12,9 @@ use crate::limits;
 use crate::site::{Changed, RunningSystem};
 use crate::state::{AbortReason, EventSink, TrialState};
 
-/// How often is looked whether the trial must end.
+/// How often to check whether the trial must end.
 const LOOK_NS: u64 = 100_000_000;
-/// How long a port may stay taken after the component that had it is down.
+/// How long a port may stay in use after its component is down.
 const PORT_NS: u64 = 2_000_000_000;
 
 /// Carries out the events of a trial.
@@ -28,11 +28,11 @@ pub struct Actor<'a> {
 }
 
 impl Actor<'_> {
-    /// Carries out all that fall due before the loads are `over`. Returns what has become of the components.
+    /// Carries out all that are due before the loads are `over`. Returns how the components have changed.
     pub fn carry_out(&self, events: &[EventSpec], over: &Cancel) -> Changed {
         let mut changed = Changed::new();
         self.carry_out_all(events, over, &mut changed);
-        // A container that was killed stays as long as it may be started again.
+        // A killed container stays as long as it may be started again.
         for (name, now) in &mut changed {
             let Some(killed) = now.as_ref().filter(|c| c.is_container() && c.was_killed()) else { continue };
             match self.site.system.kill(killed) {
@@ -60,7 +60,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Waits for a moment; true if the loads are over before.
+    /// Waits until then; true if the loads are over first.
     fn wait(&self, at_ns: u64, over: &Cancel) -> bool {
         loop {
             let now_ns = clock::now_ns();
@@ -96,7 +96,7 @@ impl Actor<'_> {
             Some(now) => now.clone(),
             None => Some(planned.clone()),
         };
-        // It may have other limits by now than it was first started with.
+        // Its limits may have changed since it was first started.
         let limits = present.as_ref().unwrap_or(&planned).limits();
         let spec = ComponentSpec { limits, ..planned.spec().clone() };
         let living =
@@ -111,7 +111,7 @@ impl Actor<'_> {
             }
             Action::Kill => {
                 let component = living()?;
-                // One that it could not end is still to be taken down.
+                // One that it could not end still has to be taken down.
                 self.site.system.kill(&component).map_err(in_words)?;
                 changed.insert(name.to_owned(), None);
                 self.down(name, "killed by an event");
@@ -128,7 +128,7 @@ impl Actor<'_> {
                 // The old one is down, and there may be no new one.
                 changed.insert(name.to_owned(), None);
                 let component = self.start(&spec)?;
-                // Whether it gets ready or not, it has to be taken down.
+                // Whether it becomes ready or not, it has to be taken down.
                 changed.insert(name.to_owned(), Some(component.clone()));
                 let after_s = self.site.system.ready(&component, &self.state.cancel).map_err(in_words)?;
                 self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
@@ -159,7 +159,7 @@ impl Actor<'_> {
     fn restart_container(&self, name: &str, before: &Component, changed: &mut Changed) -> Result<(), String> {
         let in_words = |e: loadlab_system::Error| e.to_string();
         let was_up = !before.was_killed();
-        // Whether it was stopped before this failed is not known: until it is taken down it counts as there.
+        // Whether it was stopped before this failed is unknown: until it is taken down it counts as present.
         let component = self.site.system.restart_container(before).map_err(in_words)?;
         if was_up {
             self.down(name, "restarted by an event");
@@ -174,7 +174,7 @@ impl Actor<'_> {
         Ok(())
     }
 
-    /// Says so if a component that came back is reached elsewhere.
+    /// Reports a component that came back at another address.
     fn has_moved(&self, name: &str, before: &Component, now: &Component) {
         if now.address() != before.address() {
             let text = format!(
@@ -207,7 +207,7 @@ impl Actor<'_> {
         Ok(component)
     }
 
-    /// Tells of a component that was started again, and watches it.
+    /// Reports a component that was started again, and watches it.
     fn is_up(&self, component: &Component) {
         self.state.member(component.process());
         if let Some(relay) = self.site.system.relay_of(component.name()) {

@@ -1,4 +1,4 @@
-//! Numbers while a run goes: for stop conditions, and for waiting until the work is done.
+//! Numbers during a run: for stop conditions, and for waiting until the work is done.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
 use crate::readings::Readings;
 use crate::state::TrialState;
 
-/// Figures of the system are worked out so often while a load runs, for conditions that are looked at ten times as often.
+/// How often figures of the system are computed while a load runs; conditions are checked ten times as often.
 const EVERY_S: f64 = 1.0;
 
-/// Figures of components and probes, for conditions on a load that runs. They come of all samples of the trial, which are
-/// many by its end, and samples come by the second: so they are worked out once a second, and only if they are asked for.
+/// Figures of components and probes, for conditions on a running load. They are computed from all samples of the
+/// trial, which become many, and samples come once a second: so they are computed once a second, and only if needed.
 #[derive(Debug, Default)]
 pub struct SystemFigures {
     is_asked: bool,
     every_s: f64,
-    /// On the load's clock; not before it are they worked out again.
+    /// On the load's clock; they are not recomputed before then.
     due_s: f64,
     samples: Vec<Sample>,
     events: Vec<Event>,
@@ -36,13 +36,13 @@ impl SystemFigures {
         SystemFigures { every_s: EVERY_S, ..SystemFigures::each_time(names) }
     }
 
-    /// For whoever asks for these names once a second.
+    /// For a caller that asks for these names once a second.
     pub fn each_time(names: Vec<NameRef>) -> Self {
         SystemFigures { is_asked: asks_system(&names), ..SystemFigures::default() }
     }
 
-    /// A summary with them in it, at a moment of the load. It is made of samples and events: of all when they are due,
-    /// else of none.
+    /// A summary including them, at a moment of the load. It uses all samples and events when they are due, otherwise
+    /// none.
     pub fn in_summary(
         &mut self,
         state: &TrialState,
@@ -61,12 +61,12 @@ impl SystemFigures {
     }
 }
 
-/// Whether one of the names is a figure of a component or a probe: whatever is not certain to be one of the load.
+/// Whether one of the names is a figure of a component or a probe: anything not certain to be one of the load.
 fn asks_system(names: &[NameRef]) -> bool {
     let of_load = |name: &str| {
         let in_parts = |first: &str| {
             let is_first = name.strip_prefix(first).is_some_and(|rest| rest.starts_with('.'));
-            // Nobody keeps a component from being called so.
+            // A component may have this name.
             is_first && !component_names(first).iter().any(|of_component| of_component == name)
         };
         built_in_kind(name).is_some() || in_parts("tag") || in_parts("number")
@@ -83,7 +83,7 @@ pub struct LiveMetrics<'a> {
 }
 
 impl LiveMetrics<'_> {
-    /// A number as far as it is known, however few samples there are.
+    /// A number as far as it is known, even from few samples.
     pub fn known(&self, name: &str, part: Option<Part>) -> Known {
         if let Some(why) = self.readings.failure(name) {
             return Known::Unknown(why.to_owned());
@@ -98,7 +98,7 @@ impl LiveMetrics<'_> {
 impl Numbers for LiveMetrics<'_> {
     fn number(&self, name: &str, part: Option<Part>) -> Known {
         match self.known(name, part) {
-            // So early the autocorrelation of requests is unknown: a percentile of few ends no load.
+            // This early the autocorrelation of requests is unknown: a percentile from few samples ends no load.
             Known::Between(few) => Known::Unknown(format!("needs {} samples", few.few.needed)),
             known => known,
         }
@@ -143,8 +143,8 @@ mod tests {
             seen
         };
         state.watched(Watched::Samples(vec![sample(0.0), sample(0.5)]));
-        // Those of the request ask for none of it; the others look at all samples three times in 2.5 s, and know what
-        // they told in between.
+        // Those about requests need none of it; the others look at all samples three times in 2.5 s, and remember the
+        // results in between.
         for conditions in [&["p99 > 1s"][..], &["errors > 1%", "tag.page.p99 > 1s or number.n.max > 5"]] {
             assert!(count(conditions).iter().all(|seen| *seen == (0, 0)), "{conditions:?}");
         }

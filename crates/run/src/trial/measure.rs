@@ -1,4 +1,4 @@
-//! One load, measured: the engine's seconds into the record, its conditions watched, its end explained.
+//! Measures one load: the engine's seconds go into the record, its conditions are checked, its end is explained.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -25,26 +25,26 @@ use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::shown::{self, ShownFigures};
 
-/// Time for the load's threads to be there when it begins.
+/// Time for the load's threads to be ready when it begins.
 pub const LEAD_NS: u64 = 10_000_000;
 
 /// What to measure.
 pub struct Order<'a> {
     /// The load.
     pub spec: &'a LoadSpec,
-    /// In the summary's words.
+    /// In the summary's form.
     pub facts: &'a LoadFacts,
-    /// Any of these ends it.
+    /// The load ends when any of these holds.
     pub stop_when: &'a [Expr],
-    /// These will be asked of it afterwards.
+    /// Expectations that will be evaluated afterwards.
     pub expect: &'a [Expr],
-    /// So will these.
+    /// Figures that will be evaluated afterwards.
     pub figures: &'a [Figure],
-    /// Somebody is shown them while it runs.
+    /// Someone is shown them while it runs.
     pub is_watched: bool,
-    /// Its warm-up is to be found and left out.
+    /// Its warm-up is to be detected and left out.
     pub is_warmup_found: bool,
-    /// Where it stands in the trial.
+    /// Its position in the trial.
     pub origin: Origin,
 }
 
@@ -66,7 +66,7 @@ pub struct MeasuredLoad {
     pub how: String,
 }
 
-/// Runs one load to its end. Trouble of the run is put onto the stage; what was measured comes back.
+/// Runs one load to its end. Trouble is recorded in the trial's state; what was measured is returned.
 pub fn measure(
     order: &Order<'_>,
     state: &TrialState,
@@ -102,7 +102,7 @@ pub fn measure(
     });
     match result {
         Ok(outcome) => {
-            // What is seen last is what is recorded.
+            // The last values shown are the recorded ones.
             emit(RunEvent::Progress(measuring.last(&outcome)));
             Some(measuring.finish(outcome))
         }
@@ -120,31 +120,31 @@ struct Measuring<'a> {
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
     examples: Vec<Example>,
-    /// Time and good ones of the last second, to tell a rate.
+    /// Times and successes of the last second, to compute a rate.
     recent: VecDeque<(f64, u64)>,
     stopped_by: Option<String>,
     live: Live,
     planned: Planned,
-    /// Last whole second that was looked at for doubts.
+    /// Last whole second that was checked for doubts.
     doubted_s: u64,
     /// How long loadlab had been stopped by CPU limits when the load began.
     throttled_before: Vec<u64>,
-    /// What stop conditions ask of the system.
+    /// What stop conditions need from the system.
     system: SystemFigures,
     /// The plan's figures, if they are shown.
     shown: Option<ShownFigures<'a>>,
-    /// What stop conditions ask of the load.
+    /// What stop conditions need from the load.
     stop: Asks,
-    /// What figures ask of it.
+    /// What figures need from it.
     figures: Asks,
-    /// Series of steps and tags up to the last whole second, where one of them is asked for.
+    /// Series of steps and tags up to the last whole second, if one of them is needed.
     by_tag: BTreeMap<String, TagMeasured>,
-    /// An expectation or a figure asks for a part of the load.
+    /// An expectation or a figure refers to a part of the load.
     asks_windows: bool,
 }
 
 impl Order<'_> {
-    /// Whether an expression asks for a part of the load, which takes each second's histograms.
+    /// Whether an expression refers to a part of the load, which requires each second's histograms.
     fn asks_windows(&self) -> bool {
         let expected = self.expect.iter().flat_map(Expr::names);
         let names = expected.chain(self.figures.iter().flat_map(|f| f.sum.names()));
@@ -152,10 +152,10 @@ impl Order<'_> {
     }
 }
 
-/// What expressions ask for that costs time and memory.
+/// Needs of expressions that cost time and memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asks {
-    /// A duration. Unknown names may be one, for all that is known.
+    /// A duration. Unknown names may also be one.
     times: bool,
     /// A series of a step or a tag.
     tags: bool,
@@ -227,8 +227,8 @@ impl Measuring<'_> {
         }
     }
 
-    /// Finds the warm-up, and leaves it out of the window. Its seconds and histograms stay in the record; what ended
-    /// in a second is taken to be of that second.
+    /// Detects the warm-up, and leaves it out of the window. Its seconds and histograms stay in the record; what
+    /// ended in a second is assumed to belong to that second.
     fn leave_out_warm_up(&mut self, measured: &mut Measured, at_s: f64) {
         let mut facts = self.order.facts.clone();
         facts.start_s = at_s;
@@ -256,7 +256,7 @@ impl Measuring<'_> {
             inside.due = inside.due.saturating_sub(tick.counts.due);
             inside.started = inside.started.saturating_sub(tick.counts.started);
             inside.ok = inside.ok.saturating_sub(tick.counts.ok);
-            // What was in flight as it ended is taken to have been so all through it.
+            // What was in flight when it ended is assumed to have been so throughout.
             let busy_s = tick.counts.in_flight as f64 * (tick.to_s - tick.from_s);
             measured.busy_in_window_s = (measured.busy_in_window_s - busy_s).max(0.0);
         }
@@ -268,7 +268,7 @@ impl Measuring<'_> {
         self.state.event(EventKind::Note { text });
     }
 
-    /// Whether the load must end.
+    /// Checks whether the load must end.
     fn look(&mut self, totals: &Totals) {
         if self.state.must_end() {
             return self.control.abort();
@@ -288,7 +288,7 @@ impl Measuring<'_> {
                 .spoil(AbortReason::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
             return self.control.abort();
         }
-        // What is over cannot be ended early, and its rates fall while stragglers are waited for.
+        // A finished load cannot be ended early, and its rates fall while stragglers are awaited.
         let is_over = self.order.spec.schedule_ns().is_some_and(|ns| totals.at_s >= ns as f64 / 1e9);
         if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
             let measured = self.so_far(totals, self.stop);
@@ -304,7 +304,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// Tells the doubts there are so far; once a second, since it goes over all times.
+    /// Reports the doubts so far; once a second, since it goes over all times.
     fn doubt(&mut self, totals: &Totals, emit: EventSink<'_>) {
         let second = totals.at_s as u64;
         if second <= self.doubted_s {
@@ -326,7 +326,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// The plan's figures as they stand, if they are shown.
+    /// The plan's current figures, if they are shown.
     fn show_figures(&mut self, totals: &Totals, emit: EventSink<'_>) {
         if !self.shown.as_mut().is_some_and(|shown| shown.is_due(totals.at_s)) {
             return;
@@ -338,12 +338,12 @@ impl Measuring<'_> {
         shown.show(name, &summary, &self.state.readings(), emit);
     }
 
-    /// What was counted up to now, as far as it is asked for.
+    /// What was counted so far, as far as it is needed.
     fn so_far(&self, totals: &Totals, asks: Asks) -> Measured {
         let counts = &totals.counts;
         Measured {
             counts: counts.clone(),
-            // Copying them ten times a second costs memory and time that conditions over counts need not.
+            // Copying them ten times a second costs memory and time that conditions on counts do not need.
             series: if asks.times { totals.series.clone() } else { Series::default() },
             by_tag: if asks.tags { self.by_tag.clone() } else { BTreeMap::new() },
             numbers: totals.numbers.clone(),
@@ -366,7 +366,7 @@ impl Measuring<'_> {
         self.stand(totals.at_s, &totals.counts, &totals.series.response_ok, totals.open)
     }
 
-    /// Where the load stood when it had ended. Its rate is the one it had last: what came in later came in the grace.
+    /// The load's progress when it ended. Its rate is the last one: later responses came in the grace period.
     fn last(&mut self, outcome: &Outcome) -> Progress {
         let measured = &outcome.measured;
         if self.recent.is_empty() {
@@ -377,7 +377,7 @@ impl Measuring<'_> {
 
     fn stand(&self, at_s: f64, counts: &Counts, ok: &Histogram, connections: u64) -> Progress {
         let (now_s, now_ok) = self.recent.back().copied().unwrap_or_default();
-        // The beginning counts where there is nothing before.
+        // Compare with the beginning if there is nothing in between.
         let first = self.recent.front().copied().filter(|_| self.recent.len() > 1);
         let (then_s, then_ok) = first.unwrap_or_default();
         let passed_s = now_s - then_s;
@@ -399,10 +399,10 @@ impl Measuring<'_> {
         }
         self.examples.extend(outcome.slowest);
         if let Err(broken) = outcome.measured.counts.balance() {
-            // The doubt `accounting` makes the trial INVALID; the figures stay for whoever mends this.
+            // The doubt `accounting` makes the trial INVALID; the figures stay for debugging.
             debug_assert!(false, "{broken}");
         }
-        // A load of fewer requests than a tenth of a second takes may end before it was looked at.
+        // A load with fewer requests than a tenth of a second takes may end before it was checked.
         let opened = outcome.measured.connections.opened + outcome.measured.connections.reused;
         if opened == 0 && outcome.measured.counts.failures.get(Failure::Connect) > 0 {
             let totals = Totals {
@@ -440,7 +440,7 @@ impl Measuring<'_> {
     }
 }
 
-/// A summary of what one load has measured up to now, for conditions.
+/// A summary of what one load has measured so far, for conditions.
 pub fn summary_so_far(
     facts: &LoadFacts,
     load: &str,
@@ -468,7 +468,7 @@ pub fn summary_so_far(
     })
 }
 
-/// What to look at when nothing can be connected to.
+/// What to check when no connection can be made.
 fn hint_for(spec: &LoadSpec, address: &str) -> &'static str {
     match address {
         _ if spec.proxy.is_some() => {
@@ -482,7 +482,7 @@ fn hint_for(spec: &LoadSpec, address: &str) -> &'static str {
     }
 }
 
-/// What a summary says was asked for. When it starts is the trial's affair.
+/// What a summary states was requested. The trial sets when it starts.
 pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     let (model, users, rate) = match &spec.model {
         Model::Closed { users } => ("closed", Some(*users), None),
@@ -491,7 +491,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     let (duration_s, requests) = match spec.until {
         Until::Elapsed(ns) => (Some(ns as f64 / 1e9), None),
         Until::Requests(n) => (None, Some(n)),
-        // How many requests a journey comes to depends on its answers.
+        // How many requests a journey makes depends on its answers.
         Until::Repeats(_) if spec.journey.is_some() => (None, None),
         Until::Repeats(n) => {
             (None, users.map(|u| u.saturating_mul(n).saturating_mul(spec.requests.len() as u64)))
@@ -525,7 +525,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     }
 }
 
-/// Mean time between a user's requests where steps have pauses of their own.
+/// Mean time between a user's requests if steps have their own pauses.
 fn pauses_of_steps_s(spec: &LoadSpec) -> Option<f64> {
     let scripts = spec.journey.as_ref().map_or(&[][..], |j| &j.scripts);
     if scripts.iter().all(|script| script.think.is_none()) {
@@ -539,7 +539,7 @@ fn stage_facts(stage: &Stage) -> StageFacts {
     StageFacts { from: stage.from, to: stage.to, over_s: stage.over_ns as f64 / 1e9 }
 }
 
-/// The limits of a load that a summary must know to judge it.
+/// The limits of a load that a summary needs to judge it.
 pub fn planned_of(spec: &LoadSpec) -> Planned {
     match &spec.model {
         Model::Closed { .. } => Planned {

@@ -21,15 +21,15 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Of all loads together.
+    /// Summed over all loads.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         self.loads.iter().for_each(|load| counts.merge(&load.measured.counts));
         counts
     }
 
-    /// Of one load's batches, which follow one another on the same threads: times add up, the rest is the most
-    /// of any.
+    /// Combines one load's batches, which follow one another on the same threads: times add up, the rest is the
+    /// maximum of any.
     pub fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
         let mut sum = Measured::default();
         for load in batches {
@@ -56,10 +56,10 @@ impl Measured {
         sum
     }
 
-    /// Together with a load that ran at the same time, on threads of its own.
+    /// Adds a load that ran at the same time, on its own threads.
     pub fn beside(&mut self, mut other: Measured) {
         let (sum, own) = (&mut self.generator, other.generator);
-        // A program that makes a load has none.
+        // A load made by a program has none.
         if !own.io.is_empty() {
             sum.io = own.io;
         }

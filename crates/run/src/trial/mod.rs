@@ -1,4 +1,4 @@
-//! One trial: bring up, load, drain, sum up, take down.
+//! One trial: bring up, load, drain, summarise, take down.
 
 mod actions;
 pub mod carryover;
@@ -52,23 +52,23 @@ use crate::watch::{Watch, leaves_files, unseen};
 pub struct Conditions {
     /// What must hold.
     pub expect: Vec<Expr>,
-    /// Any of these ends a load.
+    /// A load ends when any of these holds.
     pub stop_when: Vec<Expr>,
     /// The work is done when this holds.
     pub drain: Option<Expr>,
-    /// The figures that matter, each worked out of numbers alone.
+    /// The figures that matter, each computed from numbers alone.
     pub figures: Vec<Figure>,
-    /// Somebody watches, and is shown them while loads run.
+    /// Someone is watching, and is shown them while loads run.
     pub is_watched: bool,
 }
 
 /// What a trial needs to know.
 pub struct Trial<'a> {
-    /// Its case's place.
+    /// Its case's index.
     pub index: usize,
-    /// Its own place among the run's trials.
+    /// Its own index among the run's trials.
     pub place: usize,
-    /// What its requests are told apart by.
+    /// How its requests are distinguished.
     pub ids: Ids,
     /// Its case.
     pub case: &'a Case,
@@ -78,23 +78,23 @@ pub struct Trial<'a> {
     pub plan_dir: &'a Path,
     /// Where loads may go.
     pub allowed: &'a Allowed,
-    /// Load threads, where the plan does not say.
+    /// Load threads, if the plan does not specify them.
     pub threads: usize,
     /// Where and how these threads work.
     pub generator: &'a Generator,
     /// What earlier trials of a search have left.
     pub carried: Option<&'a Carried>,
-    /// Who is watched where the plan names nobody.
+    /// What is watched if the plan names no components.
     pub watch: &'a Watch,
 }
 
-/// How a trial came out.
+/// The outcome of a trial.
 pub struct TrialOutcome {
-    /// What it measured, if it came to that.
+    /// What it measured, if it got that far.
     pub summary: Option<Summary>,
     /// What spoiled it.
     pub failure: Option<String>,
-    /// What that asks for.
+    /// The exit that calls for.
     pub exit: Exit,
 }
 
@@ -105,7 +105,7 @@ impl TrialOutcome {
         TrialOutcome { summary, failure: self.failure.map(|f| secrets.mask(&f).into_owned()), ..self }
     }
 
-    /// What came after it: it spoils a trial that went well, and adds to what one asks for that did not.
+    /// Adds trouble that came afterwards: it spoils a trial that went well, and adds to the exit of one that did not.
     pub fn and_then(&mut self, troubles: impl IntoIterator<Item = (String, Exit)>) {
         for (text, exit) in troubles {
             self.failure.get_or_insert(text);
@@ -114,18 +114,18 @@ impl TrialOutcome {
     }
 }
 
-/// How often components are read, where the plan does not say.
+/// How often components are read, if the plan does not specify it.
 const SAMPLE_NS: u64 = 1_000_000_000;
-/// How often deaths are looked for while nothing is sent.
+/// How often to check for deaths while nothing is sent.
 const NOTICE_NS: u64 = 100_000_000;
 
 /// Loads and probes with all names filled in.
 struct Prepared {
     loads: Vec<Prepare>,
     probes: Vec<Probe>,
-    /// Where to ask what was stored.
+    /// Where to query what was stored.
     persisted: Option<Persisted>,
-    /// Names that its hosts were looked up by.
+    /// Addresses that its host names resolved to.
     names: Names,
 }
 
@@ -133,7 +133,7 @@ struct Prepared {
 enum Sends {
     /// The engine sends requests.
     Requests(Box<LoadSpec>),
-    /// A program of the user's does whatever it does.
+    /// A program of the user makes the load.
     Program(Box<Program>),
 }
 
@@ -143,11 +143,11 @@ struct Prepare {
     facts: LoadFacts,
     batches: u32,
     pause_ns: u64,
-    /// Its warm-up is to be found and left out.
+    /// Its warm-up is to be detected and left out.
     is_warmup_found: bool,
     /// From the start of the trial's loads to its own.
     start_ns: u64,
-    /// Where the ids of each batch begin.
+    /// The first id of each batch.
     first_ids: Vec<u64>,
 }
 
@@ -159,7 +159,7 @@ impl Prepare {
         }
     }
 
-    /// How long its schedule is, if time ends it.
+    /// The length of its schedule, if it is bounded by time.
     fn planned_s(&self) -> Option<f64> {
         match &self.sends {
             Sends::Requests(spec) => spec.schedule_ns().map(|ns| ns as f64 / 1e9),
@@ -167,7 +167,7 @@ impl Prepare {
         }
     }
 
-    /// The limits that a summary must know to judge it.
+    /// The limits that a summary needs to judge it.
     fn planned(&self) -> Planned {
         match &self.sends {
             Sends::Requests(spec) => planned_of(spec),
@@ -177,7 +177,7 @@ impl Prepare {
 }
 
 impl Trial<'_> {
-    /// The whole trial. What is up is taken down by the caller.
+    /// The whole trial. The caller takes down what is up.
     pub fn run(
         &self,
         site: &mut RunningSystem,
@@ -192,7 +192,7 @@ impl Trial<'_> {
             }
             (Ok(ready), None) => self.go(site, state, emit, &ready),
             (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), state),
-            // A command that failed for a component that had died: the death explains it.
+            // A command that failed because a component had died: the death explains it.
             (Err(error), Some(trouble)) => {
                 let text = format!("{}\nthen: {error}", before_load(&trouble));
                 self.not_up(&SiteError::BeforeLoad(text), state)
@@ -201,8 +201,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Every component, the generator and the host, once a second or as often as the plan says, and the probes beside
-    /// them. A watcher that cannot start is reported; the load runs without it.
+    /// Every component, the generator and the host, once a second or as often as the plan specifies, and the probes
+    /// alongside. A watcher that cannot start is reported; the load runs without it.
     fn watch(
         &self,
         site: &RunningSystem,
@@ -235,7 +235,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Where loads go, where nobody says what the system is.
+    /// Where loads go, if the plan does not name the system's components.
     fn addresses(&self, ready: &Prepared) -> Vec<Listening> {
         if !self.case.system.components.is_empty() {
             return Vec::new();
@@ -261,7 +261,7 @@ impl Trial<'_> {
         TrialOutcome { summary: None, failure: Some(text), exit }
     }
 
-    /// System up and seeded, loads ready to be sent.
+    /// Brings the system up and seeds it; loads are then ready to be sent.
     fn prepare(
         &self,
         site: &mut RunningSystem,
@@ -313,7 +313,7 @@ impl Trial<'_> {
         Ok(Prepared { loads, probes, persisted, names: allowed.names })
     }
 
-    /// Loads, drains, sums up.
+    /// Loads, drains, summarises.
     fn go(
         &self,
         site: &mut RunningSystem,
@@ -352,7 +352,7 @@ impl Trial<'_> {
         }
         let actor = Actor { site: &*site, state, emit, watcher: watcher.as_ref(), zero_ns };
         let (measured, changed) = self.load_and_act(&actor, ready);
-        // What the load used is counted up to here, before anything else goes on.
+        // What the load used is counted up to here, before anything else happens.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
             state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
         }
@@ -381,7 +381,7 @@ impl Trial<'_> {
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
     }
 
-    /// All loads, and what happens to the system meanwhile.
+    /// Runs all loads, and the events that happen to the system meanwhile.
     fn load_and_act(&self, actor: &Actor<'_>, ready: &Prepared) -> (Measured, Changed) {
         let state = actor.state;
         let load = || load_all(self.conditions, ready, actor);
@@ -404,7 +404,7 @@ impl Trial<'_> {
         })
     }
 
-    /// What was accepted and is not stored. `None` if the plan cannot tell, or it could not be known.
+    /// What was accepted and is not stored. `None` if the plan cannot measure it, or it is unknown.
     fn compare(&self, state: &TrialState, ready: &Prepared, measured: &Measured) -> Option<Loss> {
         let persisted = ready.persisted.as_ref()?;
         if state.must_end() {
@@ -422,8 +422,8 @@ impl Trial<'_> {
         }
     }
 
-    /// The plan's commands after the load. In a trial that has failed they may find nothing to work on, and say
-    /// so; one that was interrupted ends at once.
+    /// The plan's commands after the load. In a failed trial they may find nothing to work on and fail; in an
+    /// interrupted one they are stopped at once.
     fn after(&self, site: &RunningSystem, state: &TrialState, emit: EventSink<'_>) {
         if state.cancel.is_cancelled() {
             return;
@@ -437,8 +437,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Waits until the plan says that the work is done. How many seconds that took; `None` if the plan says
-    /// nothing of it, or its deadline came first: then the event tells.
+    /// Waits until the plan's drain condition holds. Returns how many seconds that took; `None` if the plan has none,
+    /// or its deadline came first: then the event reports it.
     fn drain(
         &self,
         state: &TrialState,
@@ -487,7 +487,7 @@ impl Trial<'_> {
         let (samples, events) = state.collected();
         let mut planned = match ready.loads.as_slice() {
             [load] => load.planned(),
-            // Each has a cap of its own; their sum is nobody's.
+            // Each has its own cap; their sum applies to none.
             loads => Planned {
                 drops_when_behind: loads.iter().any(|l| l.planned().drops_when_behind),
                 ..Planned::default()
@@ -530,7 +530,7 @@ pub fn cpu_limits(case: &Case) -> BTreeMap<String, f64> {
     components.filter_map(|c| Some((c.name.clone(), c.limits.cpu_cores?))).collect()
 }
 
-/// What was asked for by all loads of a case: users and rates add up; what differs is reported for each by itself.
+/// What was requested by all loads of a case: users and rates add up; what differs is reported for each separately.
 fn together(loads: &[Prepare]) -> LoadFacts {
     let Some((first, others)) = loads.split_first() else { return LoadFacts::default() };
     let mut all = first.facts.clone();
@@ -538,7 +538,7 @@ fn together(loads: &[Prepare]) -> LoadFacts {
         return all;
     }
     all.loads = loads.iter().map(|l| (l.name().to_owned(), l.facts.clone())).collect();
-    // From the first one's start to the last one's end.
+    // From the start of the first to the end of the last.
     let ends: Option<Vec<f64>> = all.loads.values().map(|l| l.duration_s.map(|s| l.start_s + s)).collect();
     all.start_s = all.loads.values().map(|l| l.start_s).fold(f64::INFINITY, f64::min);
     all.duration_s = ends.and_then(|e| e.into_iter().reduce(f64::max)).map(|end_s| end_s - all.start_s);
@@ -567,8 +567,8 @@ fn so_far(state: &TrialState, ready: &Prepared) -> Option<Loss> {
     Some(Loss { accepted, unanswered: sent.unanswered.len(), lost_max: accepted, ..Loss::default() })
 }
 
-/// Reads every probe a last time: what is expected of them is expected of the end, and the watcher's last
-/// reading is up to a second old.
+/// Reads every probe a last time: expectations on probes refer to the end, and the watcher's last reading is up to a
+/// second old.
 fn read_last(state: &TrialState, probes: &[Probe]) {
     let (mut readings, mut failed) = (BTreeMap::new(), BTreeMap::new());
     for probe in probes {
@@ -590,7 +590,7 @@ fn read_last(state: &TrialState, probes: &[Probe]) {
     }
 }
 
-/// Trouble that came before there was a load.
+/// Trouble before there was a load.
 fn before_load(trouble: &AbortReason) -> String {
     format!("{}, before the load began", trouble.describe())
 }
@@ -614,8 +614,8 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
     measured
 }
 
-/// What a thread of ours has come to. One that panicked has done a part of its work at most: what is missing must not
-/// look as if there had been nothing to do.
+/// The result of a thread of ours. One that panicked has done only part of its work: the rest must not look as if
+/// there had been nothing to do.
 fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialState) -> T {
     ended.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
@@ -625,7 +625,7 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
     })
 }
 
-/// The same load again and again against the living system, with pauses.
+/// The same load repeatedly against the living system, with pauses.
 fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
     let &Actor { site, state, emit, zero_ns, .. } = actor;
     let notices = &site.notices;
@@ -684,7 +684,7 @@ fn one_batch(
     }
 }
 
-/// Waits until a time at which nothing is sent by a load; true if the trial must end.
+/// Waits until a time while no load sends anything; true if the trial must end.
 fn wait(state: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
     loop {
         state.notices(notices, emit);

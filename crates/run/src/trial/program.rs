@@ -1,8 +1,9 @@
-//! A load that a program of the user's makes: run to its end, its requests counted by a probe.
+//! A load that a user's program makes: run to its end, its requests counted by a probe.
 //!
-//! Two things are measured: how long it ran, on the load's clock, and by how much the probe grew. What was not measured –
-//! response times, failures, bytes, what was in flight – stays empty, and reports say so. The program is watched as a
-//! component is, under the load's name; it is killed when the trial ends early, and so is whatever it leaves running.
+//! Two things are measured: how long it ran, on the load's clock, and by how much the probe grew. What was not
+//! measured – response times, failures, bytes, what was in flight – stays empty, and reports mention it. The program
+//! is watched like a component, under the load's name; it is killed when the trial ends early, and so is whatever it
+//! leaves running.
 
 use loadlab_analysis::LoadRun;
 use loadlab_load::run::Origin;
@@ -26,7 +27,7 @@ use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::measure::{MeasuredLoad, summary_so_far};
 use crate::trial::shown::ShownFigures;
 
-/// How often is looked at what has become of it.
+/// How often its state is checked.
 const LOOK_NS: u64 = 100_000_000;
 /// The same until its load has begun.
 const BEGIN_LOOK_NS: u64 = 5_000_000;
@@ -48,7 +49,7 @@ impl Program {
     /// Fills in names.
     ///
     /// # Errors
-    /// A name without a value; a probe that is none.
+    /// A name without a value; an invalid probe.
     pub fn new(
         name: &str,
         planned: &plan::CommandLoad,
@@ -85,7 +86,7 @@ impl Program {
         })
     }
 
-    /// What a summary says was asked for.
+    /// What a summary states was requested.
     pub fn facts(&self) -> LoadFacts {
         LoadFacts {
             model: "command".to_owned(),
@@ -100,42 +101,42 @@ impl Program {
 pub struct Run<'a> {
     /// Which.
     pub program: &'a Program,
-    /// In the summary's words.
+    /// In the summary's form.
     pub facts: &'a LoadFacts,
-    /// Any of these ends it.
+    /// The load ends when any of these holds.
     pub stop_when: &'a [Expr],
-    /// The figures that matter, and whether somebody is shown them.
+    /// The figures that matter, and whether someone is shown them.
     pub shown: (&'a [Figure], bool),
-    /// Where it stands in the trial.
+    /// Its position in the trial.
     pub origin: Origin,
 }
 
-/// Under way.
+/// A run in progress.
 struct ProgramRun<'a> {
     run: &'a Run<'a>,
     actor: &'a Actor<'a>,
     running: RunningCommand,
-    /// What the probe said before.
+    /// The probe's value before.
     base: f64,
     /// When its load began; `None`: not yet.
     began_ns: Option<u64>,
-    /// When it had not begun yet, as far as was looked.
+    /// The last check at which it had not begun yet.
     looked_ns: u64,
-    /// When the second under way began.
+    /// When the current second began.
     second_ns: u64,
-    /// Requests of the seconds that are complete.
+    /// Requests of completed seconds.
     reported: u64,
     ticks: Vec<Tick>,
-    /// What stop conditions ask of the system.
+    /// What stop conditions need from the system.
     system: SystemFigures,
     /// The plan's figures, if they are shown.
     shown: Option<ShownFigures<'a>>,
     stopped_by: Option<String>,
 }
 
-/// How it came to an end.
+/// How it ended.
 enum End {
-    /// By itself, or by somebody else's hand.
+    /// On its own, or killed by something else.
     Itself,
     /// Time was up.
     Late,
@@ -146,7 +147,7 @@ enum End {
 }
 
 impl Run<'_> {
-    /// Runs it to its end. What went wrong is put onto the stage; what was counted comes back all the same.
+    /// Runs it to its end. Trouble is recorded in the trial's state; what was counted is returned all the same.
     pub fn measure(&self, actor: &Actor<'_>) -> Option<MeasuredLoad> {
         let Actor { state, .. } = *actor;
         let name = &self.program.name;
@@ -188,7 +189,7 @@ impl Run<'_> {
             shown: ShownFigures::of(self.shown.0, self.shown.1),
             stopped_by: None,
         };
-        // The watcher reads at whole seconds, and the program may be done before the first of them.
+        // The watcher reads at whole seconds, and the program may finish before the first of them.
         let mut target = course.running.target(name);
         course.sampled(target.read_now(), course.running.started_ns());
         let end = course.follow();
@@ -206,7 +207,7 @@ impl Run<'_> {
 }
 
 impl ProgramRun<'_> {
-    /// Looks at it until it ends, or must.
+    /// Watches it until it ends, or must.
     fn follow(&mut self) -> End {
         let state = self.actor.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.within_ns);
@@ -247,13 +248,13 @@ impl ProgramRun<'_> {
         self.began_ns.is_some()
     }
 
-    /// One that has ended may have begun and ended between two looks. It began after the one before, whose moment is
-    /// taken: no load lasts no time.
+    /// One that has ended may have begun and ended between two checks. It began after the earlier one, whose time is
+    /// used: no load has zero length.
     fn had_begun(&mut self, ended_ns: u64) {
         self.has_begun(self.looked_ns.min(ended_ns));
     }
 
-    /// Tells how far it is; true if it is to end.
+    /// Reports its progress; true if it must end.
     fn look(&mut self, now_ns: u64) -> bool {
         let counted = self.counted_so_far();
         while now_ns >= self.second_ns + SECOND_NS {
@@ -294,7 +295,7 @@ impl ProgramRun<'_> {
         shown.show(name, &summary, &state.readings(), self.actor.emit);
     }
 
-    /// By the watcher's last reading.
+    /// From the watcher's last reading.
     fn counted_so_far(&self) -> u64 {
         let last = self.actor.state.readings().last(self.run.program.counts.name());
         last.map_or(self.reported, |value| self.grown_to(value)).max(self.reported)
@@ -327,7 +328,7 @@ impl ProgramRun<'_> {
         now_ns.saturating_sub(self.began_ns.unwrap_or(now_ns)) as f64 / 1e9
     }
 
-    /// What it came to. The probe is read once more: what it says now is what counts.
+    /// Its result. The probe is read once more: this last value counts.
     fn finish(mut self, end: End, result: CommandResult) -> MeasuredLoad {
         let Actor { state, .. } = *self.actor;
         let program = self.run.program;
@@ -374,7 +375,7 @@ impl ProgramRun<'_> {
         }
     }
 
-    /// Whether it did what it was to do.
+    /// Whether it did what it should.
     fn judge(&self, end: &End, result: &CommandResult, counted: u64) {
         let (state, program) = (self.actor.state, self.run.program);
         if result.stragglers > 0 {
@@ -420,7 +421,7 @@ impl ProgramRun<'_> {
     }
 }
 
-/// Requests that are known to have been made, and nothing of those that are not.
+/// Requests that are known to have been made; everything unknown stays empty.
 fn counts_of(counted: u64) -> Counts {
     Counts { due: counted, started: counted, ok: counted, ..Counts::default() }
 }

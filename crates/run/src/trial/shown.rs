@@ -1,5 +1,5 @@
-//! The plan's figures while a load runs, for whoever watches: worked out once a second of what was counted and read so
-//! far, and only if somebody does.
+//! The plan's figures while a load runs, for live views: computed once a second from what was counted and read so
+//! far, and only if someone is watching.
 
 use loadlab_record::expr::{Figure, Known, NameRef, Numbers, Part};
 use loadlab_record::figure::FigureValue;
@@ -13,20 +13,20 @@ use crate::trial::conditions::{LiveMetrics, SystemFigures};
 /// Figures that are shown.
 pub struct ShownFigures<'a> {
     figures: &'a [Figure],
-    /// What they ask of components and probes.
+    /// What they need from components and probes.
     pub system: SystemFigures,
-    /// The whole second they were shown in last.
+    /// The whole second in which they were last shown.
     shown_s: Option<u64>,
 }
 
 impl<'a> ShownFigures<'a> {
-    /// `None` where there is nothing to show, or nobody to see it.
+    /// `None` if there is nothing to show, or no one watches.
     pub fn of(figures: &'a [Figure], is_watched: bool) -> Option<Self> {
         let system = SystemFigures::each_time(names(figures));
         (is_watched && !figures.is_empty()).then_some(ShownFigures { figures, system, shown_s: None })
     }
 
-    /// Whether they are to be shown at a moment of the load: at once, and then in each second once.
+    /// Whether they are due at a moment of the load: at once, and then once in each second.
     pub fn is_due(&mut self, at_s: f64) -> bool {
         let second = at_s as u64;
         let is_due = self.shown_s.is_none_or(|shown_s| second > shown_s);
@@ -45,12 +45,12 @@ impl<'a> ShownFigures<'a> {
     }
 }
 
-/// The names that figures ask for.
+/// The names that figures refer to.
 pub fn names(figures: &[Figure]) -> Vec<NameRef> {
     figures.iter().flat_map(|f| f.sum.names()).collect()
 }
 
-/// Numbers so far, percentiles of few samples among them: they are shown, and end nothing.
+/// Numbers so far, including percentiles from few samples: they are shown, but end nothing.
 struct Estimated<'a>(LiveMetrics<'a>);
 
 impl Numbers for Estimated<'_> {

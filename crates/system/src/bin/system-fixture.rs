@@ -1,9 +1,8 @@
-//! What the tests of this crate start, watch and kill. It is no part of the product.
+//! What the tests of this crate start, watch and kill; not part of the product.
 //!
-//! `own JSON` owns a system with one component until its stdin closes; `__guardian` is that system's guardian,
-//! `__relay` a relay before a component's ports;
-//! `hog BYTES`, `spin` and `serve PORT BODY` are components, and
-//! `serve-all PORT BODY` is one with its own network. Unlike the library it prints: tests read it.
+//! `own JSON` owns a system with one component until its stdin closes; `__guardian` is that system's guardian, and
+//! `__relay` a relay in front of a component's ports. `hog BYTES`, `spin` and `serve PORT BODY` are components;
+//! `serve-all PORT BODY` is one with its own network. Unlike the library it prints, because tests read its output.
 
 #![expect(clippy::print_stdout, reason = "a program that the tests of `system` start and kill")]
 

@@ -1,8 +1,8 @@
 //! One component's folders in every hierarchy: made, limited, joined, removed.
 //!
-//! A limit counts only when it reads back as what was written: the kernel rounds, caps and (in some containers)
-//! ignores. The child joins by writing `0` to `cgroup.procs` between fork and exec, through files opened here:
-//! no instruction of the component ever runs outside its limits.
+//! A limit counts only when it reads back as written: the kernel rounds, caps and (in some containers) ignores. The
+//! child joins by writing `0` to `cgroup.procs` between fork and exec, through files opened here, so no instruction
+//! of the component ever runs outside its limits.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::{Controller, Place, Version, folder_name, place_of, read};
 use crate::process::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
-/// What v1 takes for "no limit on bytes per second", and yet a rule: without one it does not count.
+/// What v1 treats as "no limit on bytes per second" but still as a rule; without a rule it does not count.
 pub(crate) const UNLIMITED_BPS: u64 = 1 << 50;
 
 /// The kernel's smallest CPU quota.
@@ -44,7 +44,7 @@ impl Group {
         for place in run {
             let place = Place { dir: place.dir.join(folder_name(name)), ..place.clone() };
             let made = match fs::create_dir(&place.dir) {
-                // Left from an earlier life of this name.
+                // Left over from an earlier life of this name.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                     match kill::processes_in(&place.dir).as_slice() {
                         [] => Ok(()),
@@ -66,7 +66,7 @@ impl Group {
         (group, unavailable)
     }
 
-    /// v1 counts block I/O only where a throttling rule exists: one that no disk can reach is made per disk.
+    /// v1 counts block I/O only where a throttling rule exists, so each disk gets one that no disk can reach.
     fn count_io(&self, name: &str) -> Option<Unavailable> {
         let place = place_of(&self.places, Controller::Io).filter(|p| p.version == Version::V1)?;
         let failed = disks(Path::new("/sys/block")).iter().find_map(|disk| {
@@ -83,7 +83,7 @@ impl Group {
         })
     }
 
-    /// Applies the limits and reads each back. Open files are not a group's business and left out.
+    /// Applies the limits and reads each back. Open files are not limited per group and are left out.
     pub fn limit(&self, limits: &Limits) -> Result<Vec<Unavailable>, LimitError> {
         let mut unavailable = Vec::new();
         if let Some(cores) = limits.cpu_cores {
@@ -133,10 +133,10 @@ impl Group {
         })
     }
 
-    /// Takes the CPU limit off, so that ending does not take as long as the limit makes everything take.
+    /// Lifts the CPU limit, so that shutting down is not slowed by it.
     pub fn lift_cpu(&self) {
         if let Some(place) = place_of(&self.places, Controller::Cpu) {
-            // Best effort: with the limit on it ends too, only later.
+            // Best effort: with the limit on it still ends, only later.
             let _ = match place.version {
                 Version::V1 => fs::write(place.dir.join("cpu.cfs_quota_us"), "-1"),
                 Version::V2 => fs::write(place.dir.join("cpu.max"), "max"),
@@ -168,7 +168,7 @@ impl Group {
         pids
     }
 
-    /// How often the kernel killed one of them for memory. `None` where it is unknown.
+    /// How many times the kernel killed one of them for memory. `None` if unknown.
     pub fn oom_kills(&self) -> Option<u64> {
         let place = place_of(&self.places, Controller::Memory)?;
         let file = match place.version {
@@ -178,7 +178,7 @@ impl Group {
         read::keyed(&fs::read_to_string(place.dir.join(file)).ok()?, "oom_kill")
     }
 
-    /// Removes the folders; what could not be removed is returned.
+    /// Removes the folders; returns those that could not be removed.
     pub fn remove(&self, until_ns: u64) -> Vec<PathBuf> {
         self.dirs().into_iter().filter(|dir| !kill::remove_groups(dir, until_ns)).collect()
     }
@@ -204,7 +204,7 @@ pub(super) fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitErro
     Err(fail(why, "the kernel stored another value; choose one that it keeps"))
 }
 
-/// Quota and period in microseconds. `None` when it is less than the kernel can give.
+/// Quota and period in microseconds. `None` when the quota is below the kernel's minimum.
 fn cpu_quota(cores: f64) -> Option<(u64, u64)> {
     [PERIOD_US, MAX_PERIOD_US].into_iter().find_map(|period_us| {
         let quota_us = (cores * period_us as f64).round();

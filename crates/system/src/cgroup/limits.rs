@@ -1,4 +1,4 @@
-//! Limits that are changed, taken off, or read back: what of [`super::group`] happens after a group was made.
+//! Limits that are changed, lifted or read back: the part of [`super::group`] that happens after a group was made.
 //!
 //! Reported limits are what the kernel's files contain, not what was written to them.
 
@@ -12,7 +12,7 @@ use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
 use super::{Controller, Place, Version, place_of};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
-/// A v1 memory limit above this is none: without one the file says nearly 2^63.
+/// A v1 memory limit above this means no limit: without one the file reads nearly 2^63.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 
 /// What a block limit is called in v1 and in v2.
@@ -31,7 +31,7 @@ impl BlockLimits {
 }
 
 impl Group {
-    /// Replaces limits by others, one after another: `now` is what is in force, whichever of them fails.
+    /// Replaces limits one after another: `now` is always what is in force, whichever of them fails.
     pub fn change(&self, now: &mut Limits, new: &Limits) -> Result<Vec<Unavailable>, LimitError> {
         let cpu = |limits: &mut Limits| limits.cpu_cores = new.cpu_cores;
         let memory = |limits: &mut Limits| {
@@ -56,7 +56,7 @@ impl Group {
         Ok(unavailable)
     }
 
-    /// What is no longer limited is let go, what differs is written and read back.
+    /// Lifts what is no longer limited; writes and reads back what differs.
     fn replace(&self, old: &Limits, new: &Limits) -> Result<Vec<Unavailable>, LimitError> {
         if old.cpu_cores.is_some() && new.cpu_cores.is_none() {
             self.lift_cpu();
@@ -86,7 +86,7 @@ impl Group {
 
     fn lift_memory(&self) -> Result<(), LimitError> {
         let Some(place) = place_of(&self.places, Controller::Memory) else { return Ok(()) };
-        // Memory and swap together may not be limited to less than memory alone, so it goes first.
+        // Memory plus swap may not be limited to less than memory alone, so memory goes first.
         let files = match place.version {
             Version::V1 => [("memory.memsw.limit_in_bytes", "-1"), ("memory.limit_in_bytes", "-1")],
             Version::V2 => [("memory.swap.max", "max"), ("memory.max", "max")],
@@ -102,12 +102,11 @@ impl Group {
                 hint: super::tree::HINT.to_owned(),
             })
         });
-        // One that cannot be lifted does not keep the other.
+        // Failing to lift one does not block the other.
         lifted.into_iter().collect()
     }
 
-    /// Memory alone, and memory and swap together; the pages of both are whole. In v1 the second may at no moment
-    /// be less than the first.
+    /// Memory alone, and memory plus swap, both in whole pages. In v1 the second must never be less than the first.
     pub fn set_memory(
         &self,
         place: &Place,
@@ -115,7 +114,7 @@ impl Group {
         with_swap: u64,
         limit: &str,
     ) -> Result<Option<Unavailable>, LimitError> {
-        // The kernel keeps whole pages.
+        // The kernel rounds to whole pages.
         let page = rustix::param::page_size() as u64;
         let (bytes, with_swap) = (bytes - bytes % page, with_swap - with_swap % page);
         let (file, swap_file, swap) = match place.version {
@@ -184,7 +183,7 @@ impl Group {
         for (i, (v1_file, v2_key)) in BLOCK.iter().enumerate().filter(|(i, _)| gone(*i)) {
             for disk in disks(Path::new("/sys/block")) {
                 let (file, line) = match (place.version, i) {
-                    // The counters need a rule.
+                    // Counting needs a rule.
                     (Version::V1, 0 | 1) => (*v1_file, format!("{disk} {UNLIMITED_BPS}")),
                     (Version::V1, _) => (*v1_file, format!("{disk} 0")),
                     (Version::V2, _) => ("io.max", format!("{disk} {v2_key}=max")),
@@ -200,7 +199,7 @@ impl Group {
         Ok(())
     }
 
-    /// The limits that are in force, by the kernel's own files. Open files and cores are of processes, not groups.
+    /// The limits in force, from the kernel's own files. Open files and cores are per process, not per group.
     pub fn in_force(&self) -> LimitsInForce {
         let at = |controller| place_of(&self.places, controller);
         let mut limits = LimitsInForce {
@@ -227,7 +226,7 @@ fn number_in(file: &Path) -> Option<u64> {
 fn cpu_cores(place: &Place) -> Option<f64> {
     let (quota, period) = match place.version {
         Version::V1 => {
-            // -1 is no number of this kind.
+            // -1 (unlimited) does not parse.
             (
                 number_in(&place.dir.join("cpu.cfs_quota_us"))?,
                 number_in(&place.dir.join("cpu.cfs_period_us"))?,
@@ -253,7 +252,7 @@ fn memory(place: &Place) -> (Option<u64>, Option<u64>) {
     }
 }
 
-/// The smallest of any disk, in the order of [`BLOCK`].
+/// The smallest across disks, in the order of [`BLOCK`].
 fn block(place: &Place) -> [Option<u64>; 4] {
     BLOCK.map(|(v1_file, v2_key)| {
         let file = if place.version == Version::V1 { v1_file } else { "io.max" };
@@ -388,7 +387,7 @@ mod tests {
         let root = fake(&[
             ("g/cpu.max", "max 100000\n"),
             ("g/memory.max", "max\n"),
-            // A folder takes nothing.
+            // A folder cannot be written to.
             ("g/memory.swap.max/x", ""),
             ("g/pids.max", "max\n"),
         ]);
@@ -404,7 +403,7 @@ mod tests {
         assert_eq!(now, Limits { cpu_cores: Some(0.5), ..Limits::default() });
         let half = LimitsInForce { cpu_cores: Some(0.5), ..LimitsInForce::default() };
         assert_eq!(group.in_force(), half);
-        // The next change begins from there.
+        // The next change starts from there.
         assert_eq!(group.change(&mut now, &Limits::default()), Ok(vec![]));
         assert!(group.in_force().is_empty());
     }

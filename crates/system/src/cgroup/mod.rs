@@ -1,9 +1,9 @@
 //! Control groups: found, created, limited, read, emptied, removed – v1, v2, and hosts with both.
 //!
-//! A host may keep each controller in a v1 hierarchy of its own, all of them in the v2 tree, or some here and
-//! some there. So every question goes by controller: where does it live, and what is our folder there.
-//! [`tree`] finds the hierarchies and makes `loadlab/RUN` in each, [`group`] makes, limits and removes one
-//! component's folders below that, [`limits`] changes its limits and reads them back, [`read`] reads counters.
+//! A host may keep each controller in its own v1 hierarchy, all of them in the v2 tree, or some in each. So every
+//! lookup goes by controller: where it lives, and what our folder there is. [`tree`] finds the hierarchies and makes
+//! `loadlab/RUN` in each, [`group`] makes, limits and removes one component's folders below that, [`limits`] changes
+//! its limits and reads them back, [`read`] reads counters.
 //!
 //! Every function takes paths; none assumes `/sys/fs/cgroup`. Sources: cgroups(7), the kernel's
 //! `admin-guide/cgroup-v1` and `admin-guide/cgroup-v2`.
@@ -69,7 +69,7 @@ impl Controller {
     }
 }
 
-/// A folder in one hierarchy, and what it stands for there.
+/// A folder in one hierarchy, and the controllers it covers there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub version: Version,
@@ -82,14 +82,14 @@ pub(crate) fn place_of(places: &[Place], controller: Controller) -> Option<&Plac
     places.iter().find(|p| p.controllers.contains(&controller))
 }
 
-/// A name as a folder's name: what could leave the folder or upset a shell becomes `_`.
+/// Turns a name into a folder name: anything that could leave the folder or upset a shell becomes `_`.
 pub(crate) fn folder_name(name: &str) -> String {
     let mut out: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' })
         .take(200)
         .collect();
-    // `..`, and what the kernel has files of that name for (`memory.max`, `tasks`).
+    // `..`, and names that the kernel uses for files of its own (`memory.max`, `tasks`).
     let is_file = matches!(out.as_str(), "tasks" | "notify_on_release" | "release_agent");
     if out.is_empty() || out.contains('.') || is_file {
         out = format!("_{out}");

@@ -1,7 +1,7 @@
 //! Counters of a group, read through files that stay open.
 //!
-//! With a file kept open a reading is one `pread`, a third of what open, read and close cost; fifty components
-//! with a dozen files each are read every second beside a load. What a file does not have is `None`.
+//! With a file kept open a reading is one `pread`, a third of the cost of open, read and close; fifty components with
+//! a dozen files each are read every second beside a load. A value that a file does not have is `None`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use loadlab_record::sample::Pressure;
 
 use super::{Controller, Place, Version, place_of};
 
-/// Half of the page that the kernel writes these files by (seq_file); no line of theirs is nearly as long.
+/// Half of the page in which the kernel writes these files (seq_file); none of their lines comes near this length.
 const HALF_PAGE: usize = 2048;
 
 /// A file that is read again and again from its beginning.
@@ -24,7 +24,7 @@ impl CachedFile {
         CachedFile(File::open(path).ok())
     }
 
-    /// The file's text now, in the given buffer.
+    /// The file's current text, read into the given buffer.
     pub fn read<'a>(&self, buffer: &'a mut Vec<u8>) -> Option<&'a str> {
         let file = self.0.as_ref()?;
         let mut length = 0;
@@ -36,8 +36,8 @@ impl CachedFile {
                 Ok(0) => break,
                 Ok(n) => {
                     length += n;
-                    // The kernel goes on until its page is full: with half of one there was nothing more, and asking
-                    // a second time would double what a reading costs.
+                    // The kernel fills its page before returning: after less than half a page there is nothing more,
+                    // and asking again would double the cost of a reading.
                     if n < HALF_PAGE {
                         break;
                     }
@@ -54,7 +54,7 @@ impl CachedFile {
     }
 }
 
-/// The number after a key, of lines `key number`.
+/// The number after a key in lines of `key number`.
 pub(crate) fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
@@ -68,14 +68,14 @@ pub(crate) struct Reading {
     pub periods: Option<u64>,
     pub throttled_periods: Option<u64>,
     pub throttled_s: Option<f64>,
-    /// Charged to it, without page cache.
+    /// Memory charged to it, without page cache.
     pub memory_bytes: Option<u64>,
-    /// The most that was ever charged to it, page cache included.
+    /// The most memory ever charged to it, page cache included.
     pub peak_bytes: Option<u64>,
     pub cache_bytes: Option<u64>,
     pub minor_faults: Option<u64>,
     pub major_faults: Option<u64>,
-    /// Of a core, memory, a disk.
+    /// Of CPU, memory and disk.
     pub pressure: Option<Pressure>,
     pub oom_kills: Option<u64>,
     pub block_read_bytes: Option<u64>,
@@ -116,7 +116,7 @@ impl MemoryFiles {
 pub(crate) struct PressureFiles([CachedFile; 3]);
 
 impl PressureFiles {
-    /// `cpu.pressure` and so on in a group's folder; those of `/proc/pressure` have no such ending.
+    /// `cpu.pressure` and so on in a group's folder; the files in `/proc/pressure` have no such suffix.
     pub fn open(dir: &Path, ending: &str) -> Option<PressureFiles> {
         let files =
             ["cpu", "memory", "io"].map(|what| CachedFile::open(&dir.join(format!("{what}{ending}"))));
@@ -184,12 +184,12 @@ impl GroupReader {
                 (version, CachedFile::open(&dir.join(file)))
             }),
             tasks: at(Controller::Pids).map(|(_, dir)| CachedFile::open(&dir.join("pids.current"))),
-            // Every place lists the same processes; v2's folder is the one that is always there if any is.
+            // Every place lists the same processes; v2's folder, if there is one, is always present.
             processes: places.last().map(|p| CachedFile::open(&p.dir.join("cgroup.procs"))),
         }
     }
 
-    /// Without the list of processes, where nobody asks for it.
+    /// Without the list of processes, for callers that do not need it.
     pub fn without_processes(self) -> GroupReader {
         GroupReader { processes: None, pressure: None, ..self }
     }
@@ -251,7 +251,8 @@ impl GroupReader {
         let usage = usage.number(buffer);
         r.peak_bytes = peak.number(buffer);
         if let Some(text) = stat.read(buffer) {
-            // v1 has its own group's numbers and, with `total_`, those with all groups below; use is with all below.
+            // v1 has the group's own numbers and, with `total_`, those including all groups below; `usage` includes
+            // all below.
             let [inactive, active, cache, major, all] = match version {
                 Version::V1 => [
                     "total_inactive_file",
@@ -262,12 +263,12 @@ impl GroupReader {
                 ],
                 Version::V2 => ["inactive_file", "active_file", "file", "pgmajfault", "pgfault"],
             };
-            // Shared memory counts as cache but cannot be dropped: it is on the anonymous lists, and stays in.
+            // Shared memory counts as cache but cannot be dropped: it is on the anonymous lists, so it stays in.
             let droppable = keyed(text, inactive).unwrap_or(0) + keyed(text, active).unwrap_or(0);
             r.memory_bytes = usage.map(|bytes| bytes.saturating_sub(droppable));
             r.cache_bytes = keyed(text, cache);
             r.major_faults = keyed(text, major);
-            // The kernel counts those that had to read among all.
+            // The kernel's total includes the major ones.
             let all = keyed(text, all);
             r.minor_faults = all.zip(r.major_faults).map(|(all, major)| all.saturating_sub(major));
         }

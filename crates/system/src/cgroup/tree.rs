@@ -1,10 +1,10 @@
-//! Which hierarchies this host has, where we are in each, and `loadlab/RUN` made below that.
+//! Which hierarchies this host has, where we are in each, and how `loadlab/RUN` is made below that.
 //!
-//! In v1 our own group's folder takes children as it is. In v2 a group that holds processes cannot pass
-//! controllers on to children, and loadlab itself sits in its own group: so the folder is made in the nearest
-//! group above whose children have the controllers (with systemd's delegation that is the user's slice, for
-//! root any). Nothing outside `loadlab/RUN` is changed, except that an ancestor may be asked to pass
-//! controllers on when no nearer one does already.
+//! In v1 our own group's folder takes children as it is. In v2 a group that holds processes cannot pass controllers
+//! on to children, and loadlab itself sits in its own group; so the folder is made in the nearest ancestor whose
+//! children have the controllers (with systemd's delegation the user's slice, for root any). Nothing outside
+//! `loadlab/RUN` is changed, except that an ancestor may be asked to pass controllers on when no nearer one already
+//! does.
 
 use std::fs;
 use std::io;
@@ -55,7 +55,7 @@ impl RunGroups {
             };
             groups.places.push(Place { version: hierarchy.version, controllers, dir: base.join(TOP) });
         }
-        // Another run of this name may be at it, or have been killed: its folder must not become ours.
+        // Another run of this name may be using it, or have been killed: we must not take over its folder.
         if groups.places.iter().any(|p| p.dir.join(&name).exists()) {
             name = format!("{name}-{}", std::process::id());
         }
@@ -105,14 +105,14 @@ impl RunGroups {
     }
 }
 
-/// A process's groups with whatever they may count, to be read only.
+/// A process's groups with everything they may count, read-only.
 pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<Place> {
     let found = discover(root, &pid.to_string());
     let in_v1: Vec<Controller> = found.iter().flat_map(|h| h.controllers.clone()).collect();
     let place = |h: Hierarchy| {
         let controllers = match h.version {
             Version::V1 => h.controllers,
-            // A file that is not there reads as nothing.
+            // A file that does not exist reads as nothing.
             Version::V2 => Controller::ALL.into_iter().filter(|c| !in_v1.contains(c)).collect(),
         };
         Place { version: h.version, controllers, dir: h.own }
@@ -120,7 +120,7 @@ pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<Place> {
     found.into_iter().map(place).collect()
 }
 
-/// Groups by their folders, to be read only; its files show what each counts.
+/// Groups by their folders, read-only; their files show what each counts.
 pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
     let by_file = [
         (Controller::Cpu, "cpu.cfs_quota_us"),
@@ -139,7 +139,7 @@ pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
         }
     };
     let mut places: Vec<Place> = dirs.iter().map(place).collect();
-    // On a host with both, what v1 has is not counted by the tree of v2.
+    // On a host with both, the v2 tree does not count what v1 has.
     let in_v1: Vec<Controller> =
         places.iter().filter(|p| p.version == Version::V1).flat_map(|p| p.controllers.clone()).collect();
     for place in places.iter_mut().filter(|p| p.version == Version::V2) {
@@ -148,7 +148,7 @@ pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
     places
 }
 
-/// Our own group where CPU limits live, to be read only.
+/// Our own group in the hierarchy of CPU limits, read-only.
 pub(crate) fn own_cpu_group(root: &Path) -> Vec<Place> {
     let found = discover(root, "self");
     let v1 = found.iter().find(|h| h.controllers.contains(&Controller::Cpu));
@@ -158,7 +158,7 @@ pub(crate) fn own_cpu_group(root: &Path) -> Vec<Place> {
     own.map(place).into_iter().collect()
 }
 
-/// Makes a run's folder and, in v2, lets its children have the controllers.
+/// Makes a run's folder and, in v2, enables the controllers for its children.
 fn make(place: &mut Place) -> io::Result<()> {
     let top = place.dir.parent().map(Path::to_path_buf).unwrap_or_default();
     create_in(&top, &place.dir)?;
@@ -171,7 +171,7 @@ fn make(place: &mut Place) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a run's folder, and the one of all runs. Another run that ends may remove that between the two steps.
+/// Makes a run's folder and the one of all runs. Another run that ends may remove the latter between the two steps.
 fn create_in(top: &Path, dir: &Path) -> io::Result<()> {
     let create = || fs::create_dir_all(top).and_then(|()| fs::create_dir(dir));
     let mut attempt = create();
@@ -184,14 +184,14 @@ fn create_in(top: &Path, dir: &Path) -> io::Result<()> {
     attempt
 }
 
-/// A group's children have the controller, perhaps after asking.
+/// Whether a group's children have the controller, asking for it if needed.
 fn pass_on(dir: &Path, controller: &str) -> bool {
     let file = dir.join("cgroup.subtree_control");
     let has = || describe(&file).iter().any(|w| w == controller);
     has() || fs::write(&file, format!("+{controller}")).is_ok() && has()
 }
 
-/// The v2 group to make our folder in, and the controllers its children can have. `taken` live in v1.
+/// The v2 group to make our folder in, and the controllers its children can have. `taken` are those in v1.
 fn v2_base(hierarchy: &Hierarchy, taken: &[Controller]) -> (PathBuf, Vec<Controller>) {
     let above = ancestors(&hierarchy.own, &hierarchy.mount);
     let offered = |file: &Path| -> Vec<Controller> {
@@ -258,7 +258,7 @@ fn discover(root: &Path, process: &str) -> Vec<Hierarchy> {
             own: at.join(below),
             mount: at,
         };
-        // A hierarchy that is mounted twice is one hierarchy.
+        // A hierarchy that is mounted twice counts once.
         let again = found.iter().any(|h| {
             h.version == hierarchy.version
                 && (h.version == Version::V2 || h.controllers == hierarchy.controllers)
@@ -423,7 +423,7 @@ pub(crate) mod tests {
         let root = fake(&[
             ("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"),
             ("proc/self/cgroup", "5:memory:/\n"),
-            // A file where the folder should go refuses even root.
+            // A file in place of the folder refuses even root.
             ("sys/fs/cgroup/memory/loadlab", ""),
         ]);
         let mut groups = RunGroups::plan(root.path(), "r");

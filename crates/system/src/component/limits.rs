@@ -1,6 +1,6 @@
-//! A living component, changed: its limits, and whether it may run at all.
+//! Changes to a living component: its limits, and whether it may run at all.
 //!
-//! Limits are applied to the groups and to every process of the component, and read back; what the kernel did not
+//! Limits are applied to the groups and to every process of the component, and read back; anything the kernel did not
 //! take is an error. Nothing here starts or ends anything.
 
 use std::fs;
@@ -16,7 +16,7 @@ use crate::spec::Limits;
 use crate::sync::lock;
 
 impl Component {
-    /// The limits it was last given.
+    /// The limits last set.
     pub fn limits(&self) -> Limits {
         lock(&self.inner.life).limits
     }
@@ -49,13 +49,13 @@ impl Component {
         kill::signal_all(|| self.inner.pids(), Signal::CONT)
     }
 
-    /// It was paused, and not resumed.
+    /// It was paused and has not been resumed.
     pub fn is_paused(&self) -> bool {
         lock(&self.inner.life).paused
     }
 }
 
-/// For every process that is there now; those that they start inherit it.
+/// Applies to every process that exists now; those they start inherit it.
 pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(), LimitError> {
     let limit = most.map_or("open files to none".to_owned(), |n| format!("open files to {n}"));
     // Without a limit of its own a process has loadlab's.
@@ -67,7 +67,7 @@ pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result:
     for (pid, pidfd) in kill::pinned(pids, || inner.pids()) {
         let is_there = || kill::is_there(&pidfd);
         let done = limit_one(pid, wanted, &is_there);
-        // One that has ended meanwhile opens no more files.
+        // A process that has ended meanwhile opens no more files.
         let failed = done.err().filter(|e| *e != rustix::io::Errno::SRCH);
         let back = open_files_of(pid).filter(|_| is_there());
         let why = match (failed, back, wanted.current) {
@@ -83,22 +83,22 @@ pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result:
     Ok(())
 }
 
-/// Limits one process, which is still there afterwards. The kernel takes a bare pid here, and may have given it to
-/// another process in the same moment: that one has its own limits back.
+/// Limits one process, and checks that it is still there afterwards. The kernel takes a bare pid here, which may have
+/// been reused in the meantime: that process gets its own limits back.
 fn limit_one(pid: u32, wanted: Rlimit, is_there: &dyn Fn() -> bool) -> rustix::io::Result<()> {
     if !is_there() {
         return Err(rustix::io::Errno::SRCH);
     }
     let before = rustix::process::prlimit(Pid::from_raw(pid as i32), Resource::Nofile, wanted)?;
     if !is_there() {
-        // Nobody may have it by now.
+        // The pid may be free by now.
         let _ = rustix::process::prlimit(Pid::from_raw(pid as i32), Resource::Nofile, before);
         return Err(rustix::io::Errno::SRCH);
     }
     Ok(())
 }
 
-/// The soft limit of a process, if it is there and has one.
+/// The soft limit of a process; `None` if it is gone or has none.
 pub(crate) fn open_files_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
@@ -111,12 +111,12 @@ fn cpus_of(pid: u32) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
 }
 
-/// The cores as the kernel has them for the first process.
+/// Checks the cores against what the kernel reports for the first process.
 pub(crate) fn check_cpus(inner: &Inner) -> Result<()> {
     let mut wanted = inner.spec.cpus.clone();
     wanted.sort_unstable();
     wanted.dedup();
-    // One that has ended already has none.
+    // A process that has already ended has none.
     let Some(list) = cpus_of(inner.id.pid).filter(|_| !wanted.is_empty()) else { return Ok(()) };
     if parse_cpus(&list) == wanted {
         return Ok(());
@@ -149,7 +149,7 @@ mod tests {
         let (pid, before) = (child.id(), open_files_of(child.id()));
         let wanted =
             Rlimit { current: Some(7), maximum: rustix::process::getrlimit(Resource::Nofile).maximum };
-        // It is there when it is looked at first, or not even then.
+        // It exists at the first look only, or not even then.
         for there in [1, 0] {
             let looked = std::cell::Cell::new(0);
             let is_there = || {

@@ -38,18 +38,19 @@ pub(crate) struct Inner {
     pub unavailable: Vec<Unavailable>,
     /// A command of the plan, not a component: its end is not reported.
     pub is_command: bool,
-    /// It was ready once: from then on its end is reported as a death. Before, `ready` returns it as an error.
+    /// It has been ready: from then on its end is reported as a death. Before that, `ready` returns its end as an
+    /// error.
     pub was_ready: AtomicBool,
-    /// It has ended, and its engine is asked how.
+    /// It has ended, and its engine is being asked how.
     pub is_asked: AtomicBool,
-    /// Its end is wanted.
+    /// Its end is intended.
     pub leaving: AtomicBool,
     pub life: Mutex<Life>,
     pub ended: Condvar,
     pub origin: Origin,
 }
 
-/// Who started it: that decides how it is signalled, and who knows how it ended.
+/// Who started it, which decides how it is signalled and who knows how it ended.
 #[derive(Debug)]
 pub(crate) enum Origin {
     /// Our own child.
@@ -64,13 +65,13 @@ pub(crate) struct Life {
     pub ended: Option<Ended>,
     /// OOM kills that were reported while it lived.
     pub oom_kills: u64,
-    /// OOM kills as read when it had ended.
+    /// OOM kills as read after it ended.
     pub oom_kills_at_end: u64,
     /// Logs that were cut, by index.
     pub cut: Vec<usize>,
-    /// What it may use at present.
+    /// Its current limits.
     pub limits: Limits,
-    /// What of its link is limited, as it was read back.
+    /// The limits on its link, as read back.
     pub link: LinkLimits,
     /// All its processes are stopped by `pause`.
     pub paused: bool,
@@ -92,7 +93,7 @@ pub struct Status {
     pub exit: Option<i32>,
     /// The signal that ended it, if one did.
     pub signal: Option<Signal>,
-    /// The kernel killed it or one of its processes for memory: at its limit in bytes, or without one.
+    /// The kernel killed it or one of its processes for memory: at a limit of this many bytes, or without a limit.
     pub out_of_memory: Option<Option<u64>>,
 }
 
@@ -132,8 +133,8 @@ impl Component {
         self.inner.started_ns
     }
 
-    /// Where it can be reached from here: a container's own address. `None` for a process, which is reached as the
-    /// machine is.
+    /// Where it can be reached from here: a container's own address. `None` for a process, which is reached at the
+    /// machine's address.
     pub fn address(&self) -> Option<std::net::IpAddr> {
         match &self.inner.origin {
             Origin::Process => None,
@@ -141,7 +142,7 @@ impl Component {
         }
     }
 
-    /// The id of the container that it is.
+    /// Its container id, if it is a container.
     pub(crate) fn container(&self) -> Option<&String> {
         match &self.inner.origin {
             Origin::Process => None,
@@ -154,7 +155,7 @@ impl Component {
         matches!(self.inner.origin, Origin::Container(_))
     }
 
-    /// It has ended, and somebody asked it to.
+    /// It has ended, and was asked to.
     pub fn was_killed(&self) -> bool {
         self.inner.is_leaving() && self.ended().is_some()
     }
@@ -179,13 +180,13 @@ impl Component {
         self.inner.pids()
     }
 
-    /// Ending often the kernel has killed one of its processes for memory. `None` where it is unknown.
+    /// How many times the kernel has killed one of its processes for memory. `None` if unknown.
     pub fn oom_kills(&self) -> Option<u64> {
         self.inner.group.oom_kills()
     }
 
-    /// Its processes that have left its cgroup, by the mark in their environment: they are neither limited nor counted.
-    /// Looks at every process there is, so it is not for the middle of a load.
+    /// Processes that have left its cgroup, found by the mark in their environment: they are neither limited nor
+    /// counted. Looks at every process on the machine, so do not call it in the middle of a load.
     pub fn escaped(&self) -> Vec<u32> {
         self.inner.escaped()
     }
@@ -195,8 +196,8 @@ impl Component {
         logs::tail(&self.inner.logs)
     }
 
-    /// Sends a signal to its process group; `false` when its first process has ended. What the signal does to it
-    /// is not awaited, and its end is reported as a death like any other.
+    /// Sends a signal to its process group; `false` when its first process has ended. Does not wait for the signal's
+    /// effect; if the component ends, that is reported as a death like any other.
     pub fn send(&self, signal: Signal) -> bool {
         self.inner.send(signal)
     }
@@ -209,7 +210,7 @@ impl Inner {
         Target::component(&self.spec.name, &self.group.places, &self.family, asked)
     }
 
-    /// Signals the group as long as its leader is not reaped: until then its number cannot be given out again.
+    /// Signals the group as long as its leader is not reaped: until then its number cannot be reused.
     #[expect(unsafe_code, reason = "killpg with signals that rustix has no names for")]
     pub fn send(&self, signal: Signal) -> bool {
         let life = lock(&self.life);
@@ -217,13 +218,13 @@ impl Inner {
             return false;
         }
         if let Origin::Container(handle) = &self.origin {
-            // The monitor must be able to note its end meanwhile.
+            // The monitor must be able to record its end meanwhile.
             drop(life);
             return handle.signal(signal);
         }
         let Some(group) = Pid::from_raw(self.id.pid as i32) else { return false };
         let Some(signal) = rustix::process::Signal::from_named_raw(signal.number()) else {
-            // SAFETY: killpg(2) takes two integers and touches no memory; the group is ours as said above.
+            // SAFETY: killpg(2) takes two integers and touches no memory; the group is ours, see above.
             return unsafe { libc::killpg(self.id.pid as i32, signal.number()) } == 0;
         };
         rustix::process::kill_process_group(group, signal).is_ok()
@@ -236,7 +237,7 @@ impl Inner {
         }
     }
 
-    /// Everything that must be gone after `down`, at the price of a look at every process when there is no cgroup.
+    /// Everything that must be gone after `down`; without a cgroup this looks at every process on the machine.
     pub fn all_pids(&self) -> Vec<u32> {
         match self.group.places.is_empty() {
             false => self.group.pids(),
@@ -249,21 +250,22 @@ impl Inner {
             return Vec::new();
         }
         let marked = process::marked(&self.family.mark);
-        // Whoever is in it by now was only being forked.
+        // A process that is in the group by now was only being forked.
         let inside = self.group.pids();
         marked.iter().map(|s| s.pid).filter(|pid| !inside.contains(pid)).collect()
     }
 
-    /// How often the kernel has killed a process of it for memory: as read now, or last, if its cgroup is gone.
+    /// How many times the kernel has killed one of its processes for memory: as read now, or the last value if its
+    /// cgroup is gone.
     pub fn count_oom_kills(&self, life: &mut Life) -> u64 {
         let kills = self.group.oom_kills().unwrap_or(0);
         life.oom_kills_at_end = life.oom_kills_at_end.max(life.oom_kills).max(kills);
         life.oom_kills_at_end
     }
 
-    /// Reaps the first process if it has ended, and keeps how. `true` if it ended just now.
+    /// Reaps the first process if it has ended, and records how. `true` if it ended just now.
     pub fn reap(&self, now_ns: u64) -> bool {
-        // The engine is asked before anybody has to wait for the answer.
+        // Ask the engine before taking the lock, so that no one has to wait for its answer.
         let (ended, engine_reports_oom) = match &self.origin {
             Origin::Process => (None, false),
             Origin::Container(handle) => {
@@ -276,8 +278,8 @@ impl Inner {
             return false;
         }
         let Some(status) = ended.or_else(|| wait(&self.pidfd)) else { return false };
-        // The kernel counts an OOM kill before it sends the signal. One that was seen before may have been of another
-        // process of the component, unless this one was killed (137 is what a shell makes of that).
+        // The kernel counts an OOM kill before it sends the signal. One seen earlier may have hit another process of
+        // the component, unless this one was killed (a shell reports that as 137).
         let kills = self.count_oom_kills(&mut life);
         let was_killed = status.1 == Some(Signal::KILL) || status.0 == Some(128 + libc::SIGKILL);
         let is_counted = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
@@ -289,8 +291,8 @@ impl Inner {
         true
     }
 
-    /// Waits for the monitor to reap it. The pidfd was readable, so this takes a moment; where an engine does not answer how
-    /// a container has ended, until it is given up.
+    /// Waits for the monitor to reap it. The pidfd was readable, so this is quick; if an engine does not answer how a
+    /// container ended, it lasts until that question is given up.
     pub fn wait_reaped(&self) -> Ended {
         let mut life = lock(&self.life);
         loop {
@@ -306,7 +308,7 @@ impl Inner {
     }
 }
 
-/// Exit status or signal of the process, if it has ended. It is reaped by this.
+/// The process's exit status or signal if it has ended. This reaps it.
 fn wait(pidfd: &OwnedFd) -> Option<(Option<i32>, Option<Signal>)> {
     use std::os::fd::AsFd;
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOHANG;
@@ -315,7 +317,7 @@ fn wait(pidfd: &OwnedFd) -> Option<(Option<i32>, Option<Signal>)> {
         Ok(None) => None,
         Ok(Some(status)) => Some(words_of(&status)),
         Err(rustix::io::Errno::INTR) => None,
-        // Somebody else reaped it (a host program that waits for any child): it has ended, nobody knows how.
+        // Something else reaped it (a host program that waits for any child): it has ended, but how is unknown.
         Err(_) => Some((None, None)),
     }
 }

@@ -1,9 +1,9 @@
-//! One thread that notices: a process ended, the kernel killed one for memory, a log grew beyond its bound.
+//! One thread that notices when a process ended, the kernel killed one for memory, or a log grew beyond its bound.
 //!
-//! It sleeps in `poll` on a pidfd per component, so a death is seen at once and nothing runs while nothing
-//! happens; four times a second it looks at log sizes and OOM counters, which cannot be polled for. It is also
-//! the only place that reaps, so that exactly one thread learns each exit status: for a container, which takes asking
-//! its engine, one of its own.
+//! It sleeps in `poll` on a pidfd per component, so a death is seen at once and nothing runs while nothing happens;
+//! four times a second it checks log sizes and OOM counters, which cannot be polled for. It is also the only place
+//! that reaps, so exactly one thread learns each exit status; for a container, which requires asking its engine, that
+//! is a separate thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// How often logs and OOM counters are looked at.
+/// How often logs and OOM counters are checked.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
-/// Something a component did unasked.
+/// Something a component did on its own.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Its first process ended though it had been ready and nobody asked it to.
+    /// Its first process ended though it had been ready and was not asked to end.
     Died {
         /// Which.
         component: Component,
@@ -88,13 +88,13 @@ impl Monitor {
         self.shared.wake();
     }
 
-    /// Stops keeping one that was taken down.
+    /// Stops tracking a component that was taken down.
     pub fn forget(&self, inner: &Arc<Inner>) {
         lock(&self.shared.kept).retain(|kept| !Arc::ptr_eq(kept, inner));
         self.shared.wake();
     }
 
-    /// All that are up, oldest first; those that died are among them until they are taken down.
+    /// All that are up, oldest first; dead ones are included until they are taken down.
     pub fn all(&self) -> Vec<Arc<Inner>> {
         lock(&self.shared.kept).clone()
     }
@@ -126,7 +126,7 @@ impl Shared {
             let living: Vec<&Arc<Inner>> = kept.iter().filter(is_watched).collect();
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
             fds.extend(living.iter().map(|c| PollFd::from_borrowed_fd(c.pidfd.as_fd(), PollFlags::IN)));
-            // With nobody alive there is nothing to look at but the wake-up.
+            // With no component alive there is nothing to check but the wake-up.
             let timeout = (!kept.is_empty()).then_some(&LOOK);
             let _ = poll(&mut fds, timeout);
             let now_ns = clock::now_ns();
@@ -166,13 +166,13 @@ impl Shared {
     }
 }
 
-/// Learns how a component has ended, and sends the notice. An engine may take its time to answer, or never do: nobody else's end must
-/// wait for that.
+/// Learns how a component ended, and sends the notice. An engine may be slow to answer or never do so; no other
+/// component's end may wait for that.
 fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
     if matches!(inner.origin, Origin::Process) {
         return reap(inner, at_ns, notices);
     }
-    // While the cgroup is there: the engine removes it, and says nothing of memory if it hears of the end first.
+    // Read while the cgroup exists: the engine removes it, and does not report memory if it hears of the end first.
     inner.count_oom_kills(&mut lock(&inner.life));
     inner.is_asked.store(true, Ordering::SeqCst);
     let (theirs, to) = (inner.clone(), notices.clone());
@@ -188,7 +188,7 @@ fn reap(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
         return;
     }
     if let Some(ended) = lock(&inner.life).ended.clone() {
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         let component = Component { inner: inner.clone() };
         let _ = notices.send(Notice::Died { component, status: ended.status, at_ns });
     }

@@ -11,7 +11,7 @@ use super::{CALL_NS, Call, Engine, Result};
 use crate::spec::Signal;
 use crate::sync::lock;
 
-/// How long an engine may take to answer how a container has ended, for each of two questions.
+/// How long an engine may take to answer how a container ended; two questions are asked, each with this limit.
 const ANSWER_NS: u64 = 5_000_000_000;
 
 /// What only the engine knows of a running container.
@@ -25,24 +25,24 @@ pub(crate) struct ContainerHandle {
     pub secrets: Secrets,
 }
 
-/// How a container is, by its own check.
+/// A container's state by its own health check.
 pub(crate) enum Health {
     /// It has no check.
     Unchecked,
     Well,
-    /// Not yet, or no more: in words.
+    /// Not yet, or no longer; the reason in words.
     Not(String),
 }
 
 impl ContainerHandle {
-    /// Asks for it by its id; `None` when it no longer exists, or the engine does not answer.
+    /// Inspects it by its id; `None` when it no longer exists or the engine does not answer.
     fn inspect(&self, within_ns: u64) -> Option<Value> {
         let call = Call::new("inspect a container", "GET", format!("/containers/{}/json", self.id));
         self.engine.call(call.within(within_ns)).ok().filter(|a| a.status == 200).map(|a| a.body)
     }
 
-    /// Exit status, and whether the kernel killed it for memory. Its first process has ended. An engine that does not
-    /// answer is given up after ten seconds, so this is not for a thread that others wait for.
+    /// Exit status, and whether the kernel killed it for memory. Its first process has already ended. An engine that
+    /// does not answer is given up after ten seconds, so do not call this on a thread that others wait for.
     pub fn ended(&self) -> (Option<i32>, bool) {
         // The engine notices the end a moment after the kernel has reported it to us.
         let wait = Call::new("wait for a container", "POST", format!("/containers/{}/wait", self.id));
@@ -64,7 +64,7 @@ impl ContainerHandle {
         };
         let health = &found["State"]["Health"];
         match health["Status"].as_str() {
-            // The engine begins with its checks a moment after the container.
+            // The engine starts its checks a moment after the container.
             None | Some("" | "none") if has_check(&found["Config"]["Healthcheck"]) => {
                 Health::Not("its health check has not run yet".into())
             }

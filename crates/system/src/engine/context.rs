@@ -1,7 +1,7 @@
-//! A folder as a tar archive, for the engine to build an image from; what `.dockerignore` names stays out.
+//! Packs a folder into a tar archive for the engine to build an image from, leaving out what `.dockerignore` names.
 //!
-//! Names longer than the header's field go into the extended header that all readers know. Owners are root's, as
-//! the engines' own clients do it: who builds must not change what is built.
+//! Names longer than the header's field go into the extended header that all readers know. Owners are root's, as in
+//! the engines' own clients: the result must not depend on who builds.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,14 +13,15 @@ const IGNORE: &str = ".dockerignore";
 
 type Failed = (PathBuf, io::Error);
 
-/// Writes the folder, and returns how many bytes that took. The Dockerfile, by its path in the folder, and
-/// `.dockerignore` itself are sent whatever that says: the engine needs them, and leaves them out of the image then.
+/// Writes the folder and returns the number of bytes written. The Dockerfile, given by its path in the folder, and
+/// `.dockerignore` itself are sent whatever the rules say: the engine needs them, and leaves them out of the image
+/// itself.
 pub(super) fn write(dir: &Path, dockerfile: &str, into: &mut impl Write) -> Result<u64, Failed> {
     let path = dir.join(IGNORE);
     let mut rules = match fs::read_to_string(&path) {
         Ok(text) => Rules::parse(&text),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Rules::default(),
-        // Without its rules all would be sent, secrets included.
+        // Without its rules everything would be sent, secrets included.
         Err(e) => return Err((path, e)),
     };
     rules.needed = vec![IGNORE.to_owned(), parts_of(dockerfile).collect::<Vec<_>>().join("/")];
@@ -42,7 +43,7 @@ fn add_dir(
         move |e| (path, e)
     };
     let mut entries: Vec<_> = fs::read_dir(dir).map_err(at(dir))?.flatten().collect();
-    // The same folder gives the same archive, and with it the engine's cache.
+    // The same folder gives the same archive, so the engine's cache hits.
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
@@ -90,7 +91,7 @@ impl<W: Write> Archive<'_, W> {
 
     fn file(&mut self, name: &str, file: File, found: &fs::Metadata) -> io::Result<()> {
         self.entry(name, found, b'0', found.len())?;
-        // The header has the length: neither more nor less may follow.
+        // The header already has the length: exactly that many bytes must follow.
         let copied = io::copy(&mut file.take(found.len()), self.into)?;
         self.bytes += copied;
         if copied != found.len() {
@@ -112,7 +113,8 @@ impl<W: Write> Archive<'_, W> {
         self.write(&head)
     }
 
-    /// Records `LENGTH KEY=VALUE\n` of what does not fit its field; the length counts itself.
+    /// Records `LENGTH KEY=VALUE
+    /// ` for values that do not fit their field; the length counts itself.
     fn extended(&mut self, pairs: &[(&str, &str)]) -> io::Result<()> {
         let mut text = String::new();
         for (key, value) in pairs.iter().filter(|(_, value)| value.len() > 99) {
@@ -129,7 +131,7 @@ impl<W: Write> Archive<'_, W> {
     }
 }
 
-/// A header of the format of 1988, as POSIX has it.
+/// A header in the 1988 POSIX format (ustar).
 fn header((name, target): (&str, &str), mode: u32, bytes: u64, kind: u8, mtime_s: i64) -> [u8; BLOCK] {
     let mut head = [0u8; BLOCK];
     let mut put = |at: usize, text: &[u8]| head[at..at + text.len()].copy_from_slice(text);
@@ -137,7 +139,7 @@ fn header((name, target): (&str, &str), mode: u32, bytes: u64, kind: u8, mtime_s
     put(0, &cut(name));
     put(100, format!("{:07o}\0", mode & 0o7777).as_bytes());
     put(108, b"0000000\x000000000\0");
-    // Beyond eight gigabytes octal digits do not do; base 256 is what readers take then.
+    // Beyond eight gigabytes the octal digits do not suffice; readers then accept base 256.
     if bytes < 1 << 33 {
         put(124, format!("{bytes:011o}\0").as_bytes());
     } else {
@@ -154,12 +156,12 @@ fn header((name, target): (&str, &str), mode: u32, bytes: u64, kind: u8, mtime_s
     head
 }
 
-/// The lines of `.dockerignore`; the last that matches decides.
+/// The lines of `.dockerignore`; the last match decides.
 #[derive(Default)]
 struct Rules {
     lines: Vec<(bool, Vec<String>)>,
     has_exceptions: bool,
-    /// Files that are sent in any case.
+    /// Files that are always sent.
     needed: Vec<String>,
 }
 
@@ -182,7 +184,7 @@ impl Rules {
         rules
     }
 
-    /// A pattern that matches a folder matches all below it.
+    /// A pattern that matches a folder matches everything below it.
     fn leave_out(&self, name: &str) -> bool {
         if self.needed.iter().any(|needed| needed == name) {
             return false;
@@ -192,7 +194,7 @@ impl Rules {
         self.lines.iter().rev().find(|(_, pattern)| matches(pattern)).is_some_and(|(keep, _)| !keep)
     }
 
-    /// Something below a folder that is left out may be wanted: a later `!` may say so.
+    /// Something below an excluded folder may still be included by a later `!`.
     fn may_want_from(&self, folder: &str) -> bool {
         let is_below = |path: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
         self.has_exceptions || self.needed.iter().any(|needed| is_below(needed))

@@ -12,7 +12,7 @@ pub(super) const IMAGE_HINT: &str =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Nobody listens.
+    /// No engine is listening.
     #[error(
         "no container engine responds; tried {}\nhint: start Docker (`systemctl start docker`) or Podman's \
          service (`systemctl start podman.socket`), or name the socket: \
@@ -20,7 +20,7 @@ pub enum EngineError {
         tried.join(", ")
     )]
     None {
-        /// Sockets, each with what it said.
+        /// Sockets, each with its error.
         tried: Vec<String>,
     },
     /// The socket is another user's.
@@ -34,7 +34,7 @@ pub enum EngineError {
         /// Which.
         socket: PathBuf,
     },
-    /// It is not one on this machine.
+    /// It is not on this machine.
     #[error(
         "the container engine `{host}` cannot be used: its containers are not processes of this machine\nhint: \
          name a local socket, such as `unix:///var/run/docker.sock`, or `docker` or `podman`"
@@ -43,7 +43,7 @@ pub enum EngineError {
         /// As given.
         host: String,
     },
-    /// No version of the API is spoken by both.
+    /// There is no version of the API that both support.
     #[error(
         "the container engine at {} supports versions {least} to {most} of its API; loadlab supports 1.40 to \
          1.47\nhint: use Docker 19.03 or Podman 3.0, or later",
@@ -57,12 +57,12 @@ pub enum EngineError {
         /// Its newest.
         most: String,
     },
-    /// The conversation failed.
+    /// The exchange failed.
     #[error("cannot {doing}: the container engine at {}: {source}", socket.display())]
     Http {
         /// What was asked.
         doing: String,
-        /// Of whom.
+        /// At which engine.
         socket: PathBuf,
         /// Why.
         source: HttpError,
@@ -74,12 +74,12 @@ pub enum EngineError {
         doing: String,
         /// Its status.
         status: u16,
-        /// Its words.
+        /// Its message.
         message: String,
-        /// What to do, if it is known.
+        /// What to do, if known.
         hint: &'static str,
     },
-    /// Somebody else was asked to pull an image, and could not.
+    /// Compose was asked to pull an image, and could not.
     #[error(
         "cannot pull the image `{image}`, which is not on this machine{}\nhint: {}",
         said_of(said),
@@ -88,15 +88,15 @@ pub enum EngineError {
     NoImage {
         /// Which.
         image: String,
-        /// What was said of it; may be empty.
+        /// What it reported; may be empty.
         said: String,
     },
-    /// It said something that makes no sense.
+    /// Its answer makes no sense.
     #[error("cannot {doing}: the container engine at {} answered without {missing}", socket.display())]
     Answer {
         /// What was asked.
         doing: String,
-        /// Of whom.
+        /// From which engine.
         socket: PathBuf,
         /// What was looked for.
         missing: &'static str,
@@ -118,7 +118,7 @@ fn said_of(said: &str) -> String {
 }
 
 impl EngineError {
-    /// An image that somebody else could not pull, who said this of it.
+    /// An image that could not be pulled on our behalf, with what was reported.
     pub(crate) fn no_image(image: &str, said: &str) -> EngineError {
         EngineError::NoImage { image: image.to_owned(), said: said.to_owned() }
     }

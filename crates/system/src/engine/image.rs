@@ -31,17 +31,17 @@ pub struct ImageBuild {
 }
 
 impl Engine {
-    /// An image is there.
+    /// Whether an image is present.
     pub(crate) fn has_image(&self, image: &str) -> Result<bool> {
         let doing = format!("look for the image `{image}`");
         let path = format!("/images/{}/json", encoded(image));
         Ok(self.call(Call::new(doing, "GET", path))?.status != 404)
     }
 
-    /// Sees to it that an image is there: one that is not is pulled.
+    /// Ensures that an image is present: pulls it if not.
     ///
     /// # Errors
-    /// It is not there and cannot be pulled, or `cancel` was.
+    /// It is neither present nor can be pulled, or the wait was cancelled.
     pub fn ensure_image(&self, image: &str, cancel: &Cancel) -> Result<()> {
         if self.has_image(image)? {
             return Ok(());
@@ -63,10 +63,10 @@ impl Engine {
         })
     }
 
-    /// Builds an image; what the engine says of it goes to `log`.
+    /// Builds an image; the engine's output goes to `log`.
     ///
     /// # Errors
-    /// A file of the folder that cannot be read; a step that fails, with its words; `cancel`.
+    /// A file of the folder that cannot be read; a step that fails, with its message; `cancel`.
     pub fn build_image(
         &self,
         build: &ImageBuild,
@@ -87,7 +87,7 @@ impl Engine {
             .truncate(true)
             .open(&path)
             .map_err(|e| failed((path.clone(), e)))?;
-        // It goes with its last descriptor, whatever happens.
+        // The file is unlinked here and disappears with its last descriptor, whatever happens.
         let _ = std::fs::remove_file(&path);
         let dockerfile = build.dockerfile.as_deref().unwrap_or("Dockerfile");
         let bytes = context::write(&build.context, dockerfile, &mut archive).map_err(failed)?;
@@ -109,7 +109,7 @@ impl Engine {
         self.stream_of_words(&call, &mut archive, bytes, cancel, log)
     }
 
-    /// A call that is answered with a stream of JSON lines, of which one may be an error.
+    /// A call answered with a stream of JSON lines, one of which may be an error.
     fn stream_of_words(
         &self,
         call: &Call<'_>,
@@ -125,8 +125,8 @@ impl Engine {
     }
 }
 
-/// Writes down what the lines of an answer say, as they come: of a long build there may be more of them than should be
-/// kept. What fails is returned, with the first error in them.
+/// Logs the lines of an answer as they come, since a long build may print more than should be kept. A failure is
+/// returned with the first error among them.
 fn words_of(
     doing: &str,
     status: u16,
@@ -134,7 +134,7 @@ fn words_of(
     log: &mut dyn Write,
 ) -> std::io::Result<Result<()>> {
     let mut error = None;
-    // Of a refusal: its beginning.
+    // The beginning of a refusal.
     let mut refusal = Vec::new();
     let mut line = Vec::new();
     while {

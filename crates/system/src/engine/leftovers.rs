@@ -1,7 +1,7 @@
 //! What a run has made at an engine, found by its label and removed: containers first, then networks and volumes.
 //!
-//! It works from the label alone, so that it can be done by the guardian, or by `clean` after a power cut. What was asked of
-//! an engine is made there even when whoever asked is gone, so that one listing is never enough.
+//! It works from the label alone, so that the guardian can do it, or `clean` after a power cut. An engine finishes
+//! what it was asked for even when the process that asked is gone, so one listing is never enough.
 
 use std::path::Path;
 
@@ -15,23 +15,23 @@ use crate::clock;
 pub(crate) const RUN_LABEL: &str = "loadlab.run";
 /// The label that Compose gives to everything of a project.
 pub(crate) const PROJECT_LABEL: &str = "com.docker.compose.project";
-/// Projects of ours have names that begin so.
+/// Names of our projects begin with this.
 pub(crate) const PROJECT: &str = "loadlab-";
 /// How long removing one thing may take.
 const REMOVE_NS: u64 = 20_000_000_000;
 /// Between two listings.
 const LOOK_NS: u64 = 100_000_000;
-/// So often it is tried to remove what the engine does not let go.
+/// How many times removal is retried when the engine does not let go.
 const TRIES: u32 = 5;
 
-/// Something that is left: what it is in words, and where it is removed.
+/// Something left over: what it is in words, and the API path to remove it.
 #[derive(Clone, Debug)]
 pub(crate) struct Leftover {
     pub what: String,
     path: String,
 }
 
-/// Whether this label can only be that of a run: whatever else a state file claims is left alone.
+/// Whether this label can only be that of a run; anything else that a state file claims is left alone.
 pub(crate) fn is_ours(label: &str) -> bool {
     match label.split_once('=') {
         Some((RUN_LABEL, run)) => !run.is_empty(),
@@ -50,7 +50,7 @@ pub(crate) fn find(socket: &Path, label: &str) -> Result<(Engine, Vec<Leftover>)
     Ok((engine, left))
 }
 
-/// Whatever has a label (`key=value`, or a key alone), each with the value.
+/// Everything that has a label (`key=value`, or a key alone), each with the value.
 fn list(engine: &Engine, label: &str) -> Result<Vec<(String, Leftover)>> {
     let filters = labelled(label);
     let key = label.split('=').next().unwrap_or_default();
@@ -72,7 +72,7 @@ fn list(engine: &Engine, label: &str) -> Result<Vec<(String, Leftover)>> {
         let name = text(&found["Name"]);
         add(&found, format!("volume {name}"), format!("/volumes/{name}?force=1"));
     }
-    // Something without an id would name all of its kind.
+    // Without an id the path would name all of its kind.
     left.retain(|(_, l)| !l.path.contains("/?") && !l.path.ends_with('/'));
     Ok(left)
 }
@@ -85,15 +85,15 @@ fn items(list: Value) -> Vec<Value> {
 }
 
 impl Leftover {
-    /// Removes it; one that is gone meanwhile is removed.
+    /// Removes it; one that is already gone counts as removed.
     pub fn remove(&self, engine: &Engine) -> Result<()> {
         let doing = format!("remove the {}", self.what);
         engine.call(Call::new(doing, "DELETE", self.path.clone()).within(REMOVE_NS)).map(drop)
     }
 }
 
-/// Removes everything with a label, until two listings agree and `is_settled`: what the engine was asked for by somebody
-/// who is gone may come only after it was listed. Returns what it tried to remove, with why it is still there.
+/// Removes everything with a label, until two listings agree and `is_settled`: what a process that is now gone asked
+/// the engine for may appear only after a listing. Returns what it tried to remove, with why it is still there.
 ///
 /// # Errors
 /// The engine does not answer.
@@ -106,12 +106,12 @@ pub(crate) fn remove_until(
     let never = Cancel::new();
     let (mut listings, mut again) = (0, 0);
     loop {
-        // Asked before the listing, so that there is one after all has settled.
+        // Asked before the listing, so that at least one listing follows once all has settled.
         let settled = is_settled();
         let (engine, left) = find(socket, label)?;
         let is_new = left.iter().any(|l| !tried.iter().any(|(what, _)| *what == l.what));
         (listings, again) = (listings + 1, if is_new { 0 } else { again + 1 });
-        // One that is just being removed by somebody else refuses for a moment.
+        // One that is just being removed by another process refuses for a moment.
         let is_enough = left.is_empty() || again >= TRIES;
         if listings > 1 && again > 0 && settled && is_enough {
             return Ok(tried);
@@ -127,13 +127,14 @@ pub(crate) fn remove_until(
     }
 }
 
-/// Removes everything with a label; the first failure is returned after all were tried.
+/// Removes everything with a label; returns the first failure after trying all.
 pub(crate) fn remove_all(socket: &Path, label: &str) -> Result<()> {
     remove_until(socket, label, &mut || true)?.into_iter().find_map(|(_, error)| error).map_or(Ok(()), Err)
 }
 
-/// What runs have left at an engine whose state files are gone too: what carries a run's label, or is of a Compose project
-/// of a run. Whether the run's loadlab is gone is for `is_dead` to say of its [`tag`](crate::ledger::state::tag).
+/// What runs have left at an engine when their state files are gone too: anything that carries a run's label or
+/// belongs to a run's Compose project. `is_dead` decides from its [`tag`](crate::ledger::state::tag) whether the
+/// run's loadlab is gone.
 pub(crate) fn strays(engine: &Engine, is_dead: &dyn Fn(&str) -> bool) -> Result<Vec<(String, Leftover)>> {
     let mut found: Vec<(String, Leftover)> = Vec::new();
     for key in [RUN_LABEL, PROJECT_LABEL] {
@@ -148,7 +149,7 @@ pub(crate) fn strays(engine: &Engine, is_dead: &dyn Fn(&str) -> bool) -> Result<
             }
         }
     }
-    // Networks and volumes are free when their containers are gone.
+    // Networks and volumes are free once their containers are gone.
     found.sort_by_key(|(_, left)| !left.path.starts_with("/containers/"));
     Ok(found)
 }
@@ -168,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// An engine whose lists are what `containers` says, by the number of the listing, until one is removed.
+    /// An engine whose lists are what `containers` returns for the number of the listing, until something is removed.
     fn engine(socket: &Path, containers: impl Fn(usize) -> &'static [&'static str] + Send + 'static) {
         let listener = UnixListener::bind(socket).unwrap();
         std::thread::spawn(move || {
@@ -210,7 +211,7 @@ mod tests {
     fn what_comes_after_a_listing_is_removed_too() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("sock");
-        // It comes when the first listing was made.
+        // It appears only after the first listing.
         engine(&socket, |listing| if listing == 1 { &[] } else { &["late"] });
         let tried = remove_until(&socket, "loadlab.run=a", &mut || true).unwrap();
         assert_eq!(whats(tried), ["container late"]);

@@ -1,9 +1,9 @@
-//! What a container writes, from the engine into the run's log files.
+//! Copies what a container writes from the engine into the run's log files.
 //!
-//! A thread for each container copies as long as the container lives, whatever becomes of the engine meanwhile: one that
-//! is restarted under its containers breaks the stream, and has all that was written when it is back. Without a terminal
-//! the engine sends frames: one byte for the stream (1 output, 2 errors), three of nothing, four for the length, then the
-//! text.
+//! One thread per container copies as long as the container lives, whatever happens to the engine meanwhile: an
+//! engine restarted under its containers breaks the stream, but has everything that was written once it is back.
+//! Without a terminal the engine sends frames: one byte for the stream (1 output, 2 errors), three zero bytes, four
+//! for the length, then the text.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -18,22 +18,22 @@ use crate::clock;
 
 /// How long the rest may take to arrive after the container has ended.
 const REST_NS: u64 = 2_000_000_000;
-/// Between two attempts to read on from an engine that has gone.
+/// Between two attempts to resume reading from an engine that is gone.
 const AGAIN_NS: u64 = 250_000_000;
-/// Most bytes in a line of an answer's head.
+/// Longest line of a response head, in bytes.
 const LINE_BYTES: usize = 64 << 10;
 
 /// The thread that copies.
 #[derive(Debug)]
 pub(crate) struct Follower {
     thread: Option<JoinHandle<()>>,
-    /// Nothing more is to be waited for.
+    /// There is nothing more to wait for.
     enough: Arc<AtomicBool>,
 }
 
 impl Follower {
-    /// Starts copying output and errors into files, from the container's first byte on, or from a moment of the Unix clock on, in nanoseconds. `lives`
-    /// says whether the container's first process is there.
+    /// Starts copying output and errors into files, from the container's first byte or from a given time of the Unix
+    /// clock, in nanoseconds. `lives` reports whether the container's first process still exists.
     pub fn start(
         engine: &Engine,
         id: &str,
@@ -56,7 +56,7 @@ impl Follower {
         Ok(Follower { thread: thread.ok(), enough })
     }
 
-    /// Waits for the rest of a container that has ended.
+    /// Waits for the remaining output of a container that has ended.
     pub fn finish(&mut self) {
         let until_ns = clock::now_ns() + REST_NS;
         let never = Cancel::new();
@@ -65,7 +65,7 @@ impl Follower {
         }
         self.enough.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // It looks at `enough` before each of its reads.
+            // The thread checks `enough` before each of its reads.
             let _ = thread.join();
         }
     }
@@ -80,24 +80,24 @@ impl Drop for Follower {
     }
 }
 
-/// The body of an answer, read as it comes, however long it becomes: what follows the head, out of its chunks.
+/// The body of a response, dechunked and read as it arrives, however long it becomes.
 pub(super) struct Body<R, S> {
     stream: R,
-    /// Asked before each read whether to give up: reading then fails.
+    /// Asked before each read whether to give up: the read then fails.
     stop: S,
     bytes: Vec<u8>,
     at: usize,
     left: Remaining,
-    /// Of the answer, once its head was read.
+    /// The response's status, once its head was read.
     status: Option<u16>,
 }
 
 /// How much of a body is still to come.
 #[derive(Clone, Copy)]
 enum Remaining {
-    /// So much of this chunk.
+    /// This many bytes of the current chunk.
     OfChunk(u64),
-    /// So much of all.
+    /// This many bytes of the whole body.
     OfAll(u64),
     UntilClose,
     Nothing,
@@ -120,7 +120,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
         }
     }
 
-    /// More bytes from the stream; false at its end.
+    /// Reads more bytes from the stream; false at its end.
     fn more(&mut self) -> std::io::Result<bool> {
         self.bytes.drain(..self.at);
         self.at = 0;
@@ -182,7 +182,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
                     _ => {}
                 }
             }
-            // What precedes the answer, such as `100 Continue`.
+            // What precedes the response, such as `100 Continue`.
             if !(100..200).contains(&status) {
                 (self.left, self.status) = (left, Some(status));
                 return Ok(status);
@@ -190,7 +190,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
         }
     }
 
-    /// Fills the buffer; false when the answer ends before it is full.
+    /// Fills the buffer; false when the response ends before it is full.
     fn fill(&mut self, into: &mut [u8]) -> std::io::Result<bool> {
         let mut filled = 0;
         while filled < into.len() {
@@ -207,7 +207,7 @@ impl<R: Read, S: FnMut() -> bool> Read for Body<R, S> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         self.status()?;
         if let Remaining::OfChunk(0) = self.left {
-            // An empty line ends the chunk before.
+            // An empty line ends the previous chunk.
             let mut line = self.line()?;
             if line.is_empty() {
                 line = self.line()?;
@@ -265,8 +265,8 @@ impl StreamCopy {
     }
 }
 
-/// Copies until the container has ended or nobody waits any more. A stream that ends before its container is opened
-/// again, and what was copied before is passed over.
+/// Copies until the container has ended or the caller stops waiting. A stream that ends before its container is
+/// reopened, and what was already copied is skipped.
 fn follow(
     mut stream: UnixStream,
     mut copies: [StreamCopy; 2],
@@ -280,7 +280,7 @@ fn follow(
         let mut body = Body::new(stream, stop);
         let is_there = body.status().is_ok_and(|status| status == 200);
         let is_whole = is_there && copy(&mut body, &mut copies).is_ok();
-        // One that keeps no logs has none later on either, nor has one that was removed.
+        // One that keeps no logs will have none later either; nor will one that was removed.
         let has_none = body.status.is_some_and(|status| status != 200 && (!has_read || status == 404));
         has_read |= is_there;
         if stop() || has_none || is_whole && !lives() {
@@ -298,7 +298,7 @@ fn follow(
     }
 }
 
-/// Sorts frames into files until there are no more. Fails when they end within one.
+/// Sorts frames into files until there are no more. Fails when the stream ends within one.
 fn copy<R: Read, S: FnMut() -> bool>(
     body: &mut Body<R, S>,
     copies: &mut [StreamCopy; 2],
@@ -324,7 +324,7 @@ fn copy<R: Read, S: FnMut() -> bool>(
 mod tests {
     use super::*;
 
-    /// A stream that gives its bytes in pieces of one size.
+    /// A stream that delivers its bytes in pieces of one size.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -399,8 +399,8 @@ mod tests {
         }
     }
 
-    /// An engine that is restarted while the container lives: its first answer breaks off in the middle of a line, then
-    /// it is not there, then it has everything from the beginning on.
+    /// An engine that is restarted while the container lives: its first answer breaks off in the middle of a line,
+    /// then it is gone, then it has everything from the beginning.
     #[test]
     fn what_an_engine_breaks_off_goes_on_when_it_is_back() {
         let frames =
@@ -412,7 +412,7 @@ mod tests {
         let whole = answer(&frames, "\r\n0\r\n\r\n");
         for first in [
             answer(&frames[..30], ""),
-            // One that is shut down in order ends its answer in order.
+            // An engine that shuts down cleanly ends its answer cleanly.
             answer(&frames[..12], "\r\n0\r\n\r\n"),
             answer(&[], ""),
             Vec::new(),
@@ -432,7 +432,7 @@ mod tests {
                     _ => Ok(saying(&whole)),
                 }
             };
-            // It has ended when the last answer was read.
+            // The container has ended once the last answer was read.
             let lives = || opened.get() < 2;
             follow(saying(&first), [file("out"), file("err")], &open, &|| false, &lives);
             let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();

@@ -1,11 +1,12 @@
 //! Containers, through the HTTP API of Docker's or Podman's engine on its Unix socket.
 //!
-//! A thin client of the few calls that are needed, over the same HTTP code as readiness checks. Its version is
-//! agreed with the engine. It must not read statistics there: samples come from the container's cgroup and
-//! network namespace, as those of processes do ([`crate::watch::target`]), since the engine's own take a second each.
+//! A thin client for the few calls that are needed, over the same HTTP code as readiness checks. It negotiates the
+//! API version with the engine. It must not read statistics there: samples come from the container's cgroup and
+//! network namespace, like those of processes ([`crate::watch::target`]), because the engine's own take a second
+//! each.
 //!
-//! [`container`] brings containers up and down, [`image`] sees to their images, `output` has their logs,
-//! `leftovers` removes whatever carries a run's label, also when the run is gone.
+//! [`container`] brings containers up and down, [`image`] provides their images, `output` has their logs, `leftovers`
+//! removes everything that carries a run's label, even after the run is gone.
 
 pub(crate) mod container;
 mod context;
@@ -27,10 +28,10 @@ use self::logs::Body;
 use crate::clock;
 use crate::http::{self, HttpError, SLICE};
 
-/// The newest version of the API that is spoken here, and the oldest (Docker 19.03, Podman 3).
+/// The newest API version spoken here, and the oldest (Docker 19.03, Podman 3).
 const NEWEST: Version = (1, 47);
 const OLDEST: Version = (1, 40);
-/// Time limit of a call, unless it is one that waits for something.
+/// Time limit of a call, unless it waits for something.
 const CALL_NS: u64 = 30_000_000_000;
 
 type Version = (u32, u32);
@@ -43,7 +44,7 @@ pub struct Engine {
     is_podman: bool,
 }
 
-/// A call: what for in words, method, path with query, body.
+/// A call: its purpose in words, method, path with query, body.
 pub(crate) struct Call<'a> {
     pub doing: String,
     pub method: &'static str,
@@ -66,18 +67,18 @@ impl<'a> Call<'a> {
     }
 }
 
-/// An answer: its status, and its body as JSON (`null` if it is none).
+/// An answer: its status, and its body as JSON (`null` if it is not JSON).
 pub(crate) struct Answer {
     pub status: u16,
     pub body: Value,
 }
 
 impl Engine {
-    /// The engine to be used: the one named (`docker`, `podman`, `unix:///PATH` or a path), else the one that
+    /// The engine to use: the one named (`docker`, `podman`, `unix:///PATH` or a path), else the one that
     /// `DOCKER_HOST` or `CONTAINER_HOST` names, else the first that answers at a usual place.
     ///
     /// # Errors
-    /// None answers, it may not be used, it is elsewhere, or it is too old or too new.
+    /// None answers, access is denied, it is on another machine, or it is too old or too new.
     pub fn connect(named: Option<&str>) -> Result<Engine> {
         let mut tried = Vec::new();
         for socket in candidates(named)? {
@@ -94,7 +95,7 @@ impl Engine {
         Err(EngineError::None { tried })
     }
 
-    /// Every engine that answers where one is usually found, or where the environment says.
+    /// Every engine that answers at a usual place or at the one the environment names.
     pub(crate) fn all() -> Vec<Engine> {
         let sockets = candidates(None).unwrap_or_default();
         sockets.iter().filter(|socket| socket.exists()).filter_map(|socket| Engine::at(socket).ok()).collect()
@@ -126,12 +127,12 @@ impl Engine {
         self.is_podman
     }
 
-    /// Calls, and takes every status below 400 and 404 for an answer.
+    /// Makes a call; statuses below 400, and 404, count as answers.
     pub(crate) fn call(&self, call: Call<'_>) -> Result<Answer> {
         self.call_while(call, &mut || false)
     }
 
-    /// The same, given up when `stop` says so.
+    /// The same, but gives up when `stop` returns true.
     pub(crate) fn call_while(&self, call: Call<'_>, stop: &mut dyn FnMut() -> bool) -> Result<Answer> {
         let body = call.body.map(Value::to_string).unwrap_or_default();
         let head = self.head(&call, "application/json", body.len() as u64);
@@ -143,8 +144,8 @@ impl Engine {
         answer_of(&call.doing, response.map_err(failed)?)
     }
 
-    /// Sends a file as the body, and has the answer read as it comes, by one that says what it made of it. `stop` is
-    /// asked before each read.
+    /// Sends a file as the body; `read` consumes the answer as it arrives and returns what it made of it. `stop` is
+    /// checked before each read.
     fn send_file<T>(
         &self,
         call: &Call<'_>,
@@ -162,7 +163,7 @@ impl Engine {
             stream.write_all(head.as_bytes())?;
             std::io::copy(file, &mut stream).map(drop)
         };
-        // One that refuses may close before it has read everything, and its answer has the reason.
+        // An engine that refuses may close before it has read everything; its answer then has the reason.
         let sent = send();
         let give_up: &dyn Fn() -> bool = &|| stop() || is_late();
         let answer = read(&mut Body::new(stream, give_up));
@@ -173,7 +174,7 @@ impl Engine {
         })
     }
 
-    /// Opens a stream of an endless answer; its bytes come with the head and in chunks.
+    /// Opens a stream of an endless answer; the stream includes the head and the chunk framing.
     pub(crate) fn stream(&self, call: &Call<'_>) -> Result<UnixStream> {
         let failed = |source| self.failed(&call.doing, source);
         let mut stream = self.open().map_err(failed)?;
@@ -214,7 +215,7 @@ impl Engine {
         )
     }
 
-    /// An answer that lacks something.
+    /// The error for an answer that lacks something.
     pub(crate) fn missing(&self, doing: &str, missing: &'static str) -> EngineError {
         EngineError::Answer { doing: doing.to_owned(), socket: self.socket.clone(), missing }
     }
@@ -248,7 +249,7 @@ pub(crate) fn refused(doing: &str, status: u16, parsed: &Value, body: &[u8]) -> 
 }
 
 impl Answer {
-    /// The answer, when what was asked for is there.
+    /// The answer, if what was asked for exists.
     pub fn found(self, doing: &str) -> Result<Value> {
         match self.status {
             404 => Err(refused(doing, 404, &self.body, b"not found")),
@@ -284,7 +285,7 @@ fn candidates(named: Option<&str>) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// A text as a value in a query.
+/// Encodes a text as a value in a query.
 pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -296,7 +297,7 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
-/// `?filters=` for whatever has a label.
+/// `?filters=` for everything that has a label.
 pub(crate) fn labelled(label: &str) -> String {
     encoded(&serde_json::json!({ "label": [label] }).to_string())
 }

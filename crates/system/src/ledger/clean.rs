@@ -9,20 +9,20 @@ use crate::engine::{Engine, EngineError, leftovers};
 use crate::error::{Error, Result};
 use crate::process::{self, ProcessId, kill};
 
-/// In every folder that may be removed with all it holds: its text is the run's mark.
+/// In every folder that may be removed with all its contents: its text is the run's mark.
 const SCRATCH_MARK: &str = ".loadlab-scratch";
 /// How long after the request an engine may still create what it was asked for.
 pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
 /// How long taking down one run may take.
 const TAKEDOWN_NS: u64 = 10_000_000_000;
 
-/// Marks a scratch folder as one that may be removed with all it holds.
+/// Marks a scratch folder as one that may be removed with all its contents.
 pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
     let file = dir.join(SCRATCH_MARK);
     fs::write(&file, mark).map_err(Error::file("write", &file))
 }
 
-/// Removes a scratch folder if it is the one of that mark.
+/// Removes a scratch folder if it carries that mark.
 pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
     match fs::read_to_string(dir.join(SCRATCH_MARK)) {
         Ok(text) if text == mark => fs::remove_dir_all(dir),
@@ -48,11 +48,11 @@ pub struct CleanedItem {
 pub struct Cleaning {
     /// Only list what there is.
     pub dry_run: bool,
-    /// What cannot be removed is reported once more and then dropped from the ledger: an engine may be gone for good.
+    /// Report what cannot be removed once more, then drop it from the ledger: an engine may be gone permanently.
     pub forget: bool,
 }
 
-/// Removes what killed runs left behind, by the files of the state folder; runs that are alive are spared.
+/// Removes what killed runs left behind, going by the files of the state folder; live runs are left alone.
 pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     let mut cleaned = Vec::new();
     let entries = match fs::read_dir(state_dir) {
@@ -77,7 +77,7 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
             }),
         }
     }
-    // Of a loadlab killed while it wrote one: what it was about to make was never made.
+    // From a loadlab killed while writing one: what it was about to make was never made.
     for file in files.iter().filter(|f| f.to_string_lossy().ends_with(".json.new")) {
         let state = fs::read(file).ok().and_then(|text| serde_json::from_slice::<RunState>(&text).ok());
         if let Some(state) = state.filter(|state| !state.is_alive()) {
@@ -90,8 +90,8 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     Ok(cleaned)
 }
 
-/// Ends the processes of a run whose loadlab is gone, and removes what it made. The state file goes last, and
-/// stays if anything else does, unless that is to be forgotten.
+/// Ends the processes of a run whose loadlab is gone, and removes what it made. The state file goes last, and stays
+/// if anything else does, unless that is to be forgotten.
 pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     let Cleaning { dry_run, forget } = how;
     let until_ns = clock::now_ns() + TAKEDOWN_NS;
@@ -99,7 +99,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     let mut item = |what: String, result| {
         items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
     };
-    // In another boot no pid and no cgroup is left; only folders are.
+    // After a reboot no pid and no cgroup is left, only folders.
     let same_boot = state.boot_id == process::boot_id();
     let cgroups: Vec<PathBuf> = state.resources.iter().filter_map(cgroup_of).collect();
     if same_boot {
@@ -108,7 +108,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
             item(what, if killed { Ok(()) } else { Err("not permitted".into()) });
         }
         if !dry_run {
-            // Whatever was forked meanwhile.
+            // Anything forked meanwhile.
             let groups = kill::kill_groups(&cgroups, until_ns);
             let rest = || processes_of(state, &cgroups).iter().map(|(_, id)| id.pid).collect();
             if let Err(left) = groups.and_then(|_| kill::kill_until_none(until_ns, rest)) {
@@ -147,7 +147,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     items
 }
 
-/// Sockets and labels of all that a run has made at engines, or asked for.
+/// Sockets and labels of everything that a run has made at engines, or asked for.
 fn engines_of(state: &RunState) -> Vec<(&Path, &str)> {
     let mut found: Vec<(&Path, &str)> = Vec::new();
     for resource in &state.resources {
@@ -160,14 +160,14 @@ fn engines_of(state: &RunState) -> Vec<(&Path, &str)> {
     found
 }
 
-/// When nothing with this label comes any more: at once, unless something was asked for when the run ended.
+/// When nothing more with this label can appear: at once, unless a request was pending when the run ended.
 fn settled_ns(state: &RunState, label: &str) -> u64 {
     let is_asked =
         state.resources.iter().any(|r| matches!(r, Resource::Asked { label: l, .. } if l == label));
     if is_asked && state.boot_id == process::boot_id() { clock::now_ns() + SETTLES_NS } else { 0 }
 }
 
-/// Removes what a run made at an engine. It is there in another boot, too.
+/// Removes what a run made at an engine. That survives a reboot.
 fn take_down_at(
     socket: &Path,
     label: &str,
@@ -192,9 +192,9 @@ fn take_down_at(
     }
 }
 
-/// Removes what killed runs left behind at container engines and no state file knows of: an engine may make what it was
-/// asked for long after whoever asked is gone. Engines that do not answer, and things of runs that are alive or of which
-/// nothing can be known here, are left out.
+/// Removes what killed runs left at container engines and no state file records: an engine may finish a request long
+/// after the process that asked is gone. Skipped are engines that do not answer, and things of runs that are alive or
+/// whose state cannot be known here.
 pub fn clean_engines(how: Cleaning) -> Vec<CleanedItem> {
     let mut cleaned = Vec::new();
     for engine in Engine::all() {
@@ -202,7 +202,7 @@ pub fn clean_engines(how: Cleaning) -> Vec<CleanedItem> {
         for (run, left) in strays {
             let removed = if how.dry_run { Ok(()) } else { left.remove(&engine) };
             let run_id = run.trim_start_matches(leftovers::PROJECT).to_owned();
-            // The mark of a run has its pid and its start behind its name.
+            // A run's mark has its pid and start time after its name.
             let run_id = run_id.rsplitn(3, '/').last().unwrap_or_default().to_owned();
             cleaned.push(CleanedItem { run_id, what: left.what, result: removed.map_err(|e| e.to_string()) });
         }
@@ -218,7 +218,7 @@ fn cgroup_of(resource: &Resource) -> Option<PathBuf> {
     }
 }
 
-/// Everything of a run that still lives, with words for it.
+/// Everything of a run that is still alive, each with a description.
 fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId)> {
     let all = process::snapshot();
     let mut pids: Vec<u32> = cgroups.iter().flat_map(|dir| kill::processes_in(dir)).collect();
@@ -231,7 +231,7 @@ fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId
     pids.extend(process::marked(&state.mark).iter().map(|s| s.pid));
     pids.sort_unstable();
     pids.dedup();
-    // Whoever asks is no remainder, should it ever be started from within a component.
+    // The caller does not count as a leftover, even if it was started from within a component.
     pids.retain(|pid| *pid != std::process::id());
     let words = |pid: u32| {
         let id = ProcessId { pid, start_ticks: process::stat(pid)?.start_ticks };
@@ -282,7 +282,7 @@ mod tests {
             ("run/1", [group.clone()].as_slice())
         );
         assert!(state.is_alive() && !ledger.is_guarded());
-        // It is alive: clean leaves it.
+        // It is alive: clean leaves it alone.
         assert_eq!(clean(&state_dir, CLEAN).unwrap(), []);
         ledger.close().unwrap();
         assert!(file.exists(), "the group is still there");

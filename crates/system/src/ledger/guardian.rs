@@ -1,10 +1,10 @@
-//! A small process that takes a system down when loadlab is gone, however it went.
+//! A small process that takes a system down when loadlab is gone, however it ended.
 //!
-//! It is loadlab's own binary, started again with a hidden argument, in its own session and in none of
-//! the components' cgroups, so that neither Ctrl-C, nor a kill of loadlab's process group, nor a component's
-//! memory limit reaches it. It reads what the run makes from a pipe, one JSON line each; the kernel closes the
-//! pipe when loadlab ends for whatever reason, and then the guardian removes what the lines left over.
-//! It must not print, and does nothing while loadlab lives.
+//! It is loadlab's own binary, started again with a hidden argument, in its own session and in none of the
+//! components' cgroups, so that neither Ctrl-C, nor a kill of loadlab's process group, nor a component's memory limit
+//! reaches it. It reads what the run makes from a pipe, one JSON object per line; the kernel closes the pipe when
+//! loadlab ends for any reason, and the guardian then removes what is left. It must not print, and does nothing while
+//! loadlab lives.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ use crate::process::{self, ProcessId};
 /// Signals that are meant for loadlab and must not end its guardian.
 const IGNORED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE];
 
-/// The living end of the pipe. Dropping it makes the guardian act.
+/// Our end of the pipe. Dropping it makes the guardian act.
 #[derive(Debug)]
 pub struct Guardian {
     child: Child,
@@ -42,7 +42,7 @@ pub fn spawn(exe: &Path, arg: &str) -> Result<Guardian> {
     Ok(Guardian { child, pipe, id: ProcessId { pid, start_ticks } })
 }
 
-/// Its own session, and the signals ignored across exec: there is no moment in which Ctrl-C reaches it.
+/// Gives it its own session, and ignores the signals across exec: at no moment can Ctrl-C reach it.
 fn detach() -> std::io::Result<()> {
     ignore_signals();
     rustix::process::setsid().map(drop).map_err(Into::into)
@@ -74,10 +74,10 @@ impl Guardian {
         }
     }
 
-    /// Closes the pipe and waits until it has removed what was left over, which is nothing after an orderly end.
+    /// Closes the pipe and waits until the guardian has removed what was left over: nothing after an orderly end.
     pub fn finish(mut self) {
         self.pipe = None;
-        // It ends by itself within the bounds of taking down.
+        // It ends on its own within the time limits of taking down.
         let _ = self.child.wait();
     }
 }
@@ -100,7 +100,7 @@ pub fn main(pipe: impl Read) -> i32 {
     }
 }
 
-/// What a run has made when its pipe closed. A last line cut off in the middle was never made.
+/// What a run has made by the time its pipe closed. A last line that is cut off does not count.
 fn follow(pipe: impl Read) -> Option<RunState> {
     let mut run: Option<RunState> = None;
     for line in BufReader::new(pipe).split(b'\n') {

@@ -1,8 +1,8 @@
-//! What a run has made on this machine, written down before it is made, so that somebody else can remove it.
+//! What a run has made on this machine, written down before it is made, so that another process can remove it.
 //!
-//! Twice: to a file of the state folder, which outlives everything but the boot, and through a pipe to the
-//! guardian, which acts at once when loadlab is gone. [`clean`] works from the files alone. A run is alive as
-//! long as a process with its pid *and* start time is; nothing of such a run is touched.
+//! It is written twice: to a file in the state folder, which survives everything but a reboot, and through a pipe to
+//! the guardian, which acts at once when loadlab is gone. [`clean`] works from the files alone. A run is alive as
+//! long as a process with its pid *and* start time exists; nothing of such a run is touched.
 
 pub mod clean;
 pub mod guardian;
@@ -65,12 +65,12 @@ impl Ledger {
         lock(&self.state).owner
     }
 
-    /// To be called before it is made, where its name is known before.
+    /// Call this before it is made, if its name is known by then.
     pub fn made(&self, resource: Resource) -> Result<()> {
         self.change(Change::Made(resource))
     }
 
-    /// To be called after it is removed.
+    /// Call this after it is removed.
     pub fn done(&self, resource: Resource) -> Result<()> {
         self.change(Change::Done(resource))
     }
@@ -92,12 +92,12 @@ impl Ledger {
         }
     }
 
-    /// There is a guardian and it listens.
+    /// Whether there is a guardian that still listens.
     pub fn is_guarded(&self) -> bool {
         lock(&self.guardian).is_some()
     }
 
-    /// Ends the run: removes its file and lets the guardian go. What is left in the ledger is left to `clean`.
+    /// Ends the run: removes its file and releases the guardian. Anything left in the ledger is left to `clean`.
     pub fn close(&self) -> Result<()> {
         let state = lock(&self.state);
         if state.resources.is_empty() {

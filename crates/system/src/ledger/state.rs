@@ -14,20 +14,20 @@ use crate::process::{self, ProcessId};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// A cgroup folder; all below it belongs to it.
+    /// A cgroup folder, with everything below it.
     Cgroup(PathBuf),
     /// A process that leads its own group.
     Group(ProcessId),
     /// A scratch folder.
     Dir(PathBuf),
-    /// Whatever has this label at a container engine: containers, networks, volumes.
+    /// Everything that has this label at a container engine: containers, networks, volumes.
     Engine {
         /// The engine's socket.
         socket: PathBuf,
         /// `loadlab.run=…`.
         label: String,
     },
-    /// Something with this label that the engine was asked to make, and has not said that it did: it may come yet.
+    /// Something with this label that the engine was asked to make and has not confirmed: it may still appear.
     Asked {
         /// The engine's socket.
         socket: PathBuf,
@@ -54,7 +54,7 @@ pub struct RunState {
     pub run_id: String,
     /// The loadlab process that owns it.
     pub owner: ProcessId,
-    /// The boot all pids are of.
+    /// The boot that all pids belong to.
     pub boot_id: String,
     /// Where its record is.
     pub run_dir: PathBuf,
@@ -69,7 +69,7 @@ pub struct RunState {
 }
 
 impl RunState {
-    /// Its loadlab runs.
+    /// Whether its loadlab is running.
     pub fn is_alive(&self) -> bool {
         self.boot_id == process::boot_id() && self.owner.is_alive()
     }
@@ -107,7 +107,7 @@ pub fn default_dir() -> PathBuf {
     }
 }
 
-/// Makes the folder for nobody else, or checks that it is nobody else's: what its files name is killed and removed.
+/// Makes the folder private, or checks that it is: whatever its files name gets killed and removed.
 pub(super) fn own_dir(dir: &Path) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::file("create", dir))?;
     let found = fs::symlink_metadata(dir).map_err(Error::file("read", dir))?;
@@ -118,12 +118,13 @@ pub(super) fn own_dir(dir: &Path) -> Result<()> {
     Err(Error::File { doing: "use the state folder", path: dir.to_owned(), source })
 }
 
-/// Names a process in whatever keeps names only: its pid, its start and the namespace of both, in hexadecimal digits.
+/// Identifies a process where only names are kept: its pid, its start and the namespace of both, in hexadecimal
+/// digits.
 pub(crate) fn tag(process: ProcessId) -> String {
     format!("{:x}-{:x}-{:x}", process.pid, process.start_ticks, pid_namespace())
 }
 
-/// The process that a [`tag`] names is gone. Of one of another namespace nothing can be known here.
+/// The process that a [`tag`] names is gone. Nothing can be known here of a process in another namespace.
 pub(super) fn is_dead(tag: &str) -> bool {
     let parts: Option<Vec<u64>> = tag.split('-').map(|part| u64::from_str_radix(part, 16).ok()).collect();
     match parts.as_deref() {

@@ -1,15 +1,15 @@
-//! Network namespaces of a run's own: one for the load, and one for each component, joined by links to a bridge.
+//! Network namespaces of a run: one for the load, and one for each component, joined by links to a bridge.
 //!
-//! In its own namespace nothing is tracked by a firewall, all ports are free, and what a component sends and
-//! receives goes over its own link: its bytes are exact, and it can be disconnected or slowed.
+//! In its own namespace no firewall tracks anything, all ports are free, and a component's traffic goes over its own
+//! link: its bytes are exact, and it can be disconnected or slowed.
 //!
-//! The namespaces have no names. Who calls [`Net::enter`] moves into a new one with all threads it starts from then
-//! on; others are held open by descriptors here and by the processes in them. When these are gone, however that
-//! came about, the kernel removes namespaces, links and the bridge by itself: there is nothing for a ledger to
-//! remember, and nothing that a killed run could leave behind.
+//! The namespaces have no names. A thread that calls [`Net::enter`] moves into a new one with all threads it starts
+//! from then on; others are held open by descriptors here and by the processes in them. When these are gone, for any
+//! reason, the kernel removes namespaces, links and the bridge on its own: a ledger has nothing to remember, and a
+//! killed run can leave nothing behind.
 //!
-//! Links are made by `ip` and `tc` of iproute2, a process or two for each component when it comes up: what they take is a few
-//! milliseconds before a load, and netlink by hand would be a second way to say what everybody can read here.
+//! Links are made by `ip` and `tc` of iproute2, a process or two for each component when it comes up: that takes a
+//! few milliseconds before a load, and hand-written netlink would only duplicate what is readable here.
 
 pub(crate) mod tap;
 
@@ -25,21 +25,21 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// The bridge, and the first two numbers of all addresses on it: a range that is set aside for tests of networks.
+/// The bridge, and the first two octets of all addresses on it: a range reserved for network tests.
 const BRIDGE: &str = "loadlab0";
 const RANGE: (u8, u8) = (198, 18);
-/// Beyond this many bytes in one go a rate-limited link makes its sender wait.
+/// A rate-limited link makes its sender wait after this many bytes in one burst.
 const BURST_BYTES: u64 = 16 << 10;
 const WAIT: &str = "50ms";
-/// How many packets may wait for a relay that is busy.
+/// How many packets may wait for a busy relay.
 const TAP_QUEUE: u32 = 5000;
 
 /// How a run's components share a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Load and components are in one namespace.
+    /// Load and components share one namespace.
     Shared,
-    /// Each component is in one of its own, with an address of its own.
+    /// Each component has its own namespace and address.
     Each,
 }
 
@@ -48,11 +48,11 @@ pub enum Isolation {
 pub(crate) struct NetworkPlacement {
     /// Its namespace; `None` is loadlab's.
     pub network: Option<OwnedFd>,
-    /// Both halves of its link, where a relay is to stand between them: its own, and the bridge's.
+    /// Both halves of its link, if a relay goes between them: its own, and the bridge's.
     pub taps: Vec<OwnedFd>,
 }
 
-/// The namespaces of a run. Dropped by the thread that entered, it goes back to where it was.
+/// The namespaces of a run. When the thread that entered drops this, it goes back to where it was.
 #[derive(Debug)]
 pub struct Net {
     isolation: Isolation,
@@ -66,7 +66,7 @@ pub struct Net {
 #[derive(Debug)]
 struct Member {
     number: u16,
-    /// While it is up.
+    /// Present while it is up.
     namespace: Option<OwnedFd>,
 }
 
@@ -76,7 +76,7 @@ impl Member {
         Ipv4Addr::new(RANGE.0, RANGE.1, high, low)
     }
 
-    /// The same in each of its lives: others keep it for half a minute, and would send to one that is gone.
+    /// The same in each of its lives: neighbours cache it for half a minute, and would send to one that is gone.
     fn hardware(&self) -> String {
         let [high, low] = self.number.to_be_bytes();
         format!("02:00:{:02x}:{:02x}:{high:02x}:{low:02x}", RANGE.0, RANGE.1)
@@ -92,15 +92,15 @@ impl Net {
     /// Whether this process may make namespaces.
     ///
     /// # Errors
-    /// It may not.
+    /// Not permitted.
     pub fn check() -> Result<()> {
         make().map(drop)
     }
 
-    /// Moves this thread, and all that it starts from now on, into the run's own namespace.
+    /// Moves this thread, and all threads it starts from now on, into the run's own namespace.
     ///
     /// # Errors
-    /// It may not, or `ip` is not there.
+    /// Not permitted, or `ip` is missing.
     pub fn enter(isolation: Isolation) -> Result<Net> {
         let home = here()?;
         enter_new()?;
@@ -136,7 +136,7 @@ impl Net {
         self.own.try_clone().map_err(os("keep a namespace"))
     }
 
-    /// Makes a component's namespace and its link, anew each time it comes up; the load's, where all share that.
+    /// Makes a component's namespace and link, anew each time it comes up; returns the load's if all share that.
     pub(crate) fn join(&self, component: &str, is_relayed: bool) -> Result<NetworkPlacement> {
         let common = || Ok(NetworkPlacement { network: Some(self.common()?), ..NetworkPlacement::default() });
         let Some(address) = self.address(component) else { return common() };
@@ -170,7 +170,7 @@ impl Net {
         Ok(NetworkPlacement { network: Some(given), taps })
     }
 
-    /// What is done at the bridge's end of a component's link.
+    /// Applies something at the bridge's end of a component's link.
     pub(crate) fn at_port(
         &self,
         component: &str,
@@ -200,7 +200,7 @@ impl Net {
                 None => format!("qdisc del dev {device} root"),
             };
             let done = run("tc", at, &[words], &format!("{doing} component `{component}`"));
-            // There is nothing to remove where there was no limit.
+            // Without a limit there is nothing to remove.
             if bytes_per_s.is_some() {
                 done?;
             }
@@ -224,7 +224,8 @@ impl Net {
     }
 }
 
-/// Bytes a second that a rate-limited link lets through, by what `tc -j qdisc show` prints; `None` when it is not limited.
+/// Bytes a second that a rate-limited link lets through, from what `tc -j qdisc show` prints; `None` when not
+/// limited.
 fn rate_in(shown: &[u8]) -> std::result::Result<Option<u64>, String> {
     let rules: Vec<serde_json::Value> = serde_json::from_slice(shown)
         .map_err(|e| format!("cannot parse its output: {e}: {}", String::from_utf8_lossy(shown).trim()))?;
@@ -235,7 +236,7 @@ fn rate_in(shown: &[u8]) -> std::result::Result<Option<u64>, String> {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // On another thread there is nothing to go back from; where it fails the thread stays in its own network.
+        // Another thread has nothing to go back from; if this fails the thread stays in its own network.
         if rustix::thread::gettid().as_raw_nonzero().get() == self.entered {
             let _ = move_into(&self.home);
         }
@@ -257,7 +258,7 @@ fn here() -> Result<OwnedFd> {
 
 #[expect(unsafe_code, reason = "unshare: a network namespace of the run itself")]
 fn enter_new() -> Result<()> {
-    // SAFETY: only CLONE_NEWNET: memory, files and descriptors stay as they are, and no other thread is concerned.
+    // SAFETY: only CLONE_NEWNET: memory, files and descriptors stay as they are, and no other thread is affected.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|e| Error::Isolate { source: e.into() })
 }
 
@@ -265,7 +266,7 @@ fn move_into(namespace: &OwnedFd) -> std::io::Result<()> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).map_err(Into::into)
 }
 
-/// Does something on its own thread, so that this one stays in its namespace.
+/// Does something on a separate thread, so that this one stays in its namespace.
 fn aside<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("loadlab-net".into()).spawn_scoped(scope, work);
@@ -274,7 +275,7 @@ fn aside<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     })
 }
 
-/// A new namespace that nobody is in.
+/// A new namespace without any process in it.
 fn make() -> Result<OwnedFd> {
     aside(|| enter_new().and_then(|()| here()))
 }

@@ -1,8 +1,8 @@
 //! Threads that must not disturb the load: those that watch, scrape, draw and serve while requests are sent.
 //!
-//! They run at a lower priority than load threads, so that the kernel lets a load thread that wakes up go first, and off
-//! the cores that load threads are bound to, where there are others. Both are asked for and not insisted on: a thread that
-//! is refused either watches all the same.
+//! They run at a lower priority than load threads, so that the kernel lets a waking load thread go first, and off the
+//! cores that load threads are bound to, if there are others. Both are best effort: a thread that is refused either
+//! still watches.
 
 use std::sync::OnceLock;
 
@@ -18,20 +18,21 @@ const NICEST: i32 = 19;
 /// The cores that load threads are bound to, once for the process.
 static LOAD_CORES: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// Load threads are bound to these cores: whoever enters the background from now on keeps off them. Set once.
+/// Load threads are bound to these cores: threads that enter the background from now on keep off them. Set once.
 pub fn keep_off(load_cores: &[usize]) {
-    // A second answer would be another load's, and there is one in a process that binds its threads.
+    // A second call would come from another load, and only one in a process binds its threads.
     let _ = LOAD_CORES.set(load_cores.to_vec());
 }
 
-/// Puts the calling thread, and those that it starts from now on, behind the load.
+/// Puts the calling thread, and the threads it starts from now on, behind the load.
 pub fn enter() {
     enter_beside(LOAD_CORES.get().map_or(&[], Vec::as_slice));
 }
 
 fn enter_beside(load_cores: &[usize]) {
-    // Priorities on Linux belong to threads (setpriority(2)): no number is the calling one, and that of the process its
-    // first. From there it is counted, since a thread may have its priority from one that is in the background.
+    // Priorities on Linux belong to threads (setpriority(2)): no pid means the calling thread, and the process's own
+    // pid its first thread. Count from the latter, since a thread may have inherited its priority from one in the
+    // background.
     let first = getpriority_process(Some(getpid())).unwrap_or(0);
     let _ = setpriority_process(None, (first + NICE).min(NICEST));
     if load_cores.is_empty() {
@@ -44,7 +45,7 @@ fn enter_beside(load_cores: &[usize]) {
     }
 }
 
-/// The cores that are left, if any are.
+/// The remaining cores, if any.
 fn without(allowed: &CpuSet, load_cores: &[usize]) -> Option<CpuSet> {
     let mut others = *allowed;
     load_cores.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| others.unset(*core));
@@ -71,7 +72,7 @@ mod tests {
             };
             let (nice, cores) = scope.spawn(body).join().unwrap();
             assert_eq!(nice, (before + NICE).min(NICEST), "once, however often it is asked for");
-            // With one core alone there is no other.
+            // With a single core there is no other.
             assert_eq!(cores.is_set(first), own.count() == 1);
         });
         assert_eq!(getpriority_process(None).unwrap(), before, "its own alone");

@@ -1,8 +1,7 @@
-//! Ending processes for good, and only the right ones.
+//! Ending processes reliably, and only the right ones.
 //!
-//! Between reading a pid and signalling it the process may end and its pid be given to somebody else. So a
-//! process is first pinned by a pidfd, then looked at again, then signalled through the pidfd. Used by `down`,
-//! by the guardian, and by `clean`.
+//! Between reading a pid and signalling it the process may end and its pid be reused. So a process is first pinned by
+//! a pidfd, then checked again, then signalled through the pidfd. Used by `down`, by the guardian, and by `clean`.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -42,26 +41,25 @@ fn pin(pid: u32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
 }
 
-/// The processes of a list that are in it again when they are pinned: each is the one that was meant.
+/// The processes of a list that are in it again once pinned: each is the one that was meant.
 pub(crate) fn pinned(first: Vec<u32>, list: impl Fn() -> Vec<u32>) -> Vec<(u32, OwnedFd)> {
     let pinned: Vec<(u32, OwnedFd)> = first.into_iter().filter_map(|pid| Some((pid, pin(pid)?))).collect();
     let second: std::collections::HashSet<u32> = list().into_iter().collect();
     pinned.into_iter().filter(|(pid, _)| second.contains(pid)).collect()
 }
 
-/// A pinned process has not ended: its pid is its own.
+/// A pinned process has not ended: its pid is still its own.
 pub(crate) fn is_there(pidfd: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     // A pidfd can be read from as soon as its process has ended.
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ended| ended == 0)
 }
 
-/// Kills what is in the folders until nothing is left. Returns how many were killed, or who is left when
-/// `until_ns` comes.
+/// Kills what is in the folders until nothing is left. Returns how many were killed, or which are left at `until_ns`.
 pub(crate) fn kill_groups(dirs: &[PathBuf], until_ns: u64) -> Result<usize, Vec<u32>> {
     for dir in dirs {
-        // v2 (5.14) kills a whole subtree at once; with v1's pids controller nothing forks any more. Both are
-        // shortcuts only: where they are missing the rounds below do it.
+        // v2 (5.14) kills a whole subtree at once; with v1's pids controller nothing forks any more. Both are only
+        // shortcuts: without them the rounds below do it.
         if dir.join("cgroup.kill").exists() {
             let _ = fs::write(dir.join("cgroup.kill"), "1");
         } else if dir.join("pids.max").exists() {
@@ -95,10 +93,10 @@ pub(crate) fn kill_until_none(until_ns: u64, list: impl Fn() -> Vec<u32>) -> Res
     }
 }
 
-/// Sends a signal to whatever `list` returns, and to what it forked meanwhile. `false` when nobody was there.
+/// Sends a signal to whatever `list` returns, and to what it forked meanwhile. `false` when there was no process.
 pub(crate) fn signal_all(list: impl Fn() -> Vec<u32>, signal: Signal) -> bool {
     let mut signalled = std::collections::HashSet::new();
-    // What is stopped forks no more, so a few rounds reach everyone.
+    // A stopped process forks no more, so a few rounds reach everyone.
     for _ in 0..10 {
         let pinned: Vec<(u32, OwnedFd)> = list()
             .into_iter()
@@ -125,8 +123,8 @@ pub(crate) fn kill_process(id: ProcessId) -> bool {
         && pidfd_send_signal(&pidfd, Signal::KILL).is_ok()
 }
 
-/// Removes a cgroup folder with all below it. The kernel lets go of an emptied group a moment after its last
-/// process ended, hence the patience. `true` when it is gone.
+/// Removes a cgroup folder with all below it. The kernel releases an emptied group a moment after its last process
+/// ended, hence the retries. `true` when it is gone.
 pub(crate) fn remove_groups(dir: &Path, until_ns: u64) -> bool {
     for child in folders_in(dir) {
         remove_groups(&child, until_ns);

@@ -1,7 +1,7 @@
 //! Processes as `/proc` shows them: who they are, what they use, who belongs to whom.
 //!
-//! A pid alone names nobody for long: the kernel gives it out again. Wherever a process is named beyond one
-//! look, its start time goes along. Nothing here signals anybody (see `kill`).
+//! A pid alone is not a lasting identity: the kernel reuses it. A process that is remembered beyond one look is named
+//! by pid and start time. Nothing here sends signals (see `kill`).
 
 pub mod background;
 pub(crate) mod kill;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A process, for good: its pid and when it started.
+/// A process's lasting identity: its pid and when it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
     /// Its pid.
@@ -30,7 +30,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// A process that runs, by its number.
+    /// The running process with this pid.
     pub fn of(pid: u32) -> Option<ProcessId> {
         stat(pid).filter(|s| !s.is_dead()).map(|s| ProcessId { pid, start_ticks: s.start_ticks })
     }
@@ -41,13 +41,13 @@ impl ProcessId {
         ProcessId { pid, start_ticks: stat(pid).map_or(0, |s| s.start_ticks) }
     }
 
-    /// It runs: neither gone, nor a zombie, nor another process under the same pid.
+    /// It is running: neither gone, nor a zombie, nor another process under the same pid.
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|s| s.start_ticks == self.start_ticks && !s.is_dead())
     }
 }
 
-/// What this crate wants of `/proc/PID/stat`. Times are in clock ticks.
+/// What this crate needs from `/proc/PID/stat`. Times are in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub pid: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Stat {
     pub major_faults: u64,
     pub user_ticks: u64,
     pub system_ticks: u64,
-    /// Of children it waited for.
+    /// Of the children it has waited for.
     pub children_user_ticks: u64,
     pub children_system_ticks: u64,
     pub threads: u64,
@@ -71,7 +71,7 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// A thread of the kernel: without a group and without memory.
+    /// A kernel thread: without a group and without memory.
     pub fn is_of_kernel(&self) -> bool {
         self.group == 0 && self.resident_pages == 0
     }
@@ -80,8 +80,8 @@ impl Stat {
 /// More than 52 numbers of 64 bits and a name of 64 bytes.
 const STAT_BYTES: usize = 2048;
 
-/// Reads `/proc/PID/stat`: at once, for all processes of a machine are read before a load starts, several times. The name
-/// in it is what the process chose, be it text or not.
+/// Reads `/proc/PID/stat` in one go, since all processes of a machine are read several times before a load starts.
+/// The name in it is what the process chose, and may not be valid text.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let mut line = [0; STAT_BYTES];
     let read = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
@@ -112,7 +112,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Every process there is.
+/// Every process on the machine.
 pub(crate) fn snapshot() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).filter_map(stat).collect()
@@ -133,16 +133,16 @@ impl ProcessFamily {
         self.members_by(all, |pid| has_mark(pid, &self.mark))
     }
 
-    /// The same; a process has the mark if `is_marked` says so.
+    /// The same; `is_marked` decides whether a process has the mark.
     fn members_by(&self, all: &[Stat], is_marked: impl Fn(u32) -> bool) -> Vec<Stat> {
         let mut children: HashMap<u32, Vec<&Stat>> = HashMap::new();
         for stat in all {
             children.entry(stat.parent).or_default().push(stat);
         }
-        // A group's number stays taken as long as it has members, but an empty group's is given out again. Its leader
-        // says whose group it is; without one, which may have been anybody's, each member must say so itself.
+        // A group's number stays taken as long as it has members, but an empty group's is reused. Its leader shows
+        // whose group it is; without a leader, the group may be anyone's, and each member must have the mark itself.
         let leader = all.iter().find(|s| s.pid == self.leader.pid);
-        // A program that has its server within itself and starts loadlab is no reason to count loadlab as the server's.
+        // If a program contains its own server and starts loadlab, loadlab must not count as the server's.
         let mut found = HashSet::from([std::process::id()]);
         let mut queue: Vec<&Stat> = match leader {
             Some(leader) if leader.start_ticks != self.leader.start_ticks => Vec::new(),
@@ -165,8 +165,9 @@ impl ProcessFamily {
             && stat.start_ticks >= self.leader.start_ticks
     }
 
-    /// Members, and whoever carries the mark: a daemon that left group and parent still has its environment,
-    /// unless it wrote over it. Reads every environment that may be read, so it is for taking down, not for sampling.
+    /// Members, and every process that carries the mark: a daemon that left group and parent still has its
+    /// environment, unless it wrote over it. Reads every environment that may be read, so it is for taking down, not
+    /// for sampling.
     pub fn members_and_marked(&self) -> Vec<Stat> {
         let all = snapshot();
         let mut members = self.members(&all);
@@ -190,13 +191,13 @@ pub(crate) fn marked(mark: &str) -> Vec<Stat> {
     snapshot().into_iter().filter(|s| !s.is_dead() && has_mark(s.pid, mark)).collect()
 }
 
-/// A process's command line, its words with a blank between them; empty for the kernel's own.
+/// A process's command line, its words separated by spaces; empty for kernel threads.
 pub(crate) fn command_line(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()
 }
 
-/// What a process runs, for reading: its command line in at most 80 characters, else its name.
+/// What a process runs, for display: its command line in at most 80 characters, else its name.
 pub(crate) fn command_of(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = String::from_utf8_lossy(&line).replace('\0', " ");
@@ -216,7 +217,7 @@ pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// The processes that hold the socket with this inode, as far as they may be looked at.
+/// The process that holds the socket with this inode, among those that may be inspected.
 pub(crate) fn holder_of_socket(inode: u64) -> Option<u32> {
     let link = PathBuf::from(format!("socket:[{inode}]"));
     let entries = fs::read_dir("/proc").ok()?;
@@ -226,7 +227,7 @@ pub(crate) fn holder_of_socket(inode: u64) -> Option<u32> {
     })
 }
 
-/// Inodes of the sockets that a process has open; none where they may not be seen.
+/// Inodes of the sockets that a process has open; none if they may not be seen.
 pub(crate) fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     files.filter_map(|file| {
@@ -293,11 +294,11 @@ mod tests {
         assert_eq!(pids(&all), [10, 11, 12, 13]);
         // The leader is gone, the group is not.
         assert_eq!(pids(&[all[0], all[4], all[5]]), [13]);
-        // Nor is one that somebody else has made with the same number since, whose leader is gone as well.
+        // Nor is a group that another program has since made with the same number, whose leader is gone as well.
         marked.set(false);
         assert_eq!(pids(&[all[0], all[4], all[5]]), [0u32; 0]);
         assert_eq!(pids(&all), [10, 11, 12, 13], "the leader answers for its group");
-        // The number belongs to somebody else now.
+        // The number belongs to another process now.
         assert_eq!(pids(&[process(10, 1, 10, 999), process(20, 10, 10, 1000)]), [0u32; 0]);
     }
 

@@ -1,16 +1,16 @@
-//! How many files this process may have open, and how many those that it starts.
+//! How many files this process may have open, and how many the processes it starts.
 
 use std::io;
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What this process was given, once it has more.
+/// The limit this process was given, once it has raised its own.
 static GIVEN: OnceLock<Rlimit> = OnceLock::new();
 
-/// Takes as many open files as this process may have without asking anybody: each connection is one, and the limit that
-/// shells set (often 1,024) would show as failures of the system. What it starts has the limit that was given, as if a
-/// shell had started it.
+/// Raises the limit on open files as far as this process may without privileges: each connection needs one, and the
+/// limit that shells set (often 1,024) would show up as failures of the system. Processes it starts get the original
+/// limit, as if a shell had started them.
 ///
 /// # Errors
 /// The kernel's.
@@ -21,12 +21,12 @@ pub fn raise() -> io::Result<()> {
     Ok(())
 }
 
-/// How many this process may have.
+/// How many files this process may have open.
 pub fn allowed() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What processes that are started have, where it is not what this one has.
+/// The limit for processes that are started, if it differs from this one's.
 pub(crate) fn given() -> Option<Rlimit> {
     GIVEN.get().map(|given| Rlimit { current: given.current, maximum: given.maximum })
 }

@@ -1,7 +1,7 @@
-//! Whether a TCP port is free, and who has it if not.
+//! Whether a TCP port is free, and if not, which process has it.
 //!
-//! A component that finds its port taken often goes on without it, or ends with a message nobody connects
-//! with the program that was left running an hour ago. So it is asked before, and the owner named.
+//! A component that finds its port taken often continues without it, or fails with a message that hides the real
+//! cause: a program left running an hour ago. So the port is checked first, and its owner named.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -26,7 +26,8 @@ struct Row {
 /// Every port is free, or the error names the first that is not and its owner.
 pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
     for &port in ports {
-        // The table has a line for every connection of the machine, thousands after a load: it is for naming owners.
+        // The table has a line for every connection of the machine, thousands after a load; it is read only to name
+        // owners.
         if can_be_had(port) {
             continue;
         }
@@ -44,7 +45,7 @@ pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
     Ok(())
 }
 
-/// Nobody listens at the port, or somebody who `is_ours`.
+/// Nothing listens at the port, or only a process that `is_ours`.
 pub(crate) fn check_no_stranger(component: &str, port: u16, is_ours: &dyn Fn(u32) -> bool) -> Result<()> {
     if can_be_had(port) {
         return Ok(());
@@ -60,20 +61,20 @@ pub(crate) fn check_no_stranger(component: &str, port: u16, is_ours: &dyn Fn(u32
     }
 }
 
-/// Nobody has the port at any address, IPv4 or IPv6. Where that is unknown, it is looked up.
+/// The port is free at every address, IPv4 and IPv6. If that cannot be tested, it is looked up.
 fn can_be_had(port: u16) -> bool {
     let bound = || -> rustix::io::Result<()> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, flags, None)?;
         sockopt::set_ipv6_v6only(&socket, false)?;
-        // Connections that wait out their time keep nobody from listening.
+        // Connections in TIME_WAIT do not prevent listening.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))
     };
     bound().is_ok()
 }
 
-/// Nobody listens, yet the port cannot be had: an outgoing connection of another program uses it.
+/// Nothing listens, yet the port cannot be bound: an outgoing connection of another program uses it.
 fn bind_fails(port: u16) -> bool {
     matches!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)), Err(e) if e.kind() == ErrorKind::AddrInUse)
 }
@@ -119,14 +120,14 @@ mod tests {
         becomes_free(|| check_free("db", &[port]).is_ok());
     }
 
-    /// A port below those that the kernel gives away, so that no other test is given it once it is free.
+    /// A port below the ephemeral range, so that no other test is given it once it is free.
     fn listener() -> TcpListener {
         let start = (std::process::id() % 5_000) as u16;
         let bind = |n: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, 15_000 + (start + n) % 5_000)).ok();
         (0..5_000).find_map(bind).expect("a free port below 20,000")
     }
 
-    /// The very port is free again, as soon as no child between fork and exec has a copy of its socket.
+    /// That very port is free again, once no child between fork and exec has a copy of its socket.
     #[track_caller]
     fn becomes_free(is_free: impl Fn() -> bool) {
         let since = std::time::Instant::now();

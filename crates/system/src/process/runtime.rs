@@ -1,6 +1,6 @@
-//! Runtimes that schedule by themselves: what their work waits for cannot be seen in threads.
+//! Runtimes with their own scheduler: what their work waits for cannot be seen in threads.
 //!
-//! A cheap look at the program, not proof: a program that hides what it is (packed, or another name) is not recognised.
+//! A cheap check of the program, not proof: a program that hides what it is (packed, or renamed) is not recognised.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// Of a process, by its program; needs the right to look at it.
+    /// Recognises a process by its program; needs the right to inspect it.
     pub fn of_program(pid: u32) -> Option<Runtime> {
         let path = format!("/proc/{pid}/exe");
         let target = fs::read_link(&path).ok()?;
@@ -26,14 +26,14 @@ impl Runtime {
         has_section(&File::open(&path).ok()?, ".go.buildinfo").then_some(Runtime::Go)
     }
 
-    /// Of a thread, by the name that the runtime gives it.
+    /// Recognises a thread by the name that the runtime gives it.
     pub fn of_thread(name: &str) -> Option<Runtime> {
         // Names are cut at 15 bytes: `DelayedTaskScheduler`.
         matches!(name, "node" | "libuv-worker" | "DelayedTaskSche").then_some(Runtime::Node)
     }
 }
 
-/// The most of a table of names that is read; those of large programs take a few hundred bytes.
+/// How much of a table of names is read at most; those of large programs take a few hundred bytes.
 const NAMES_MAX_BYTES: usize = 64 * 1024;
 
 /// A 64-bit little-endian ELF file has a section of this name. Three short reads, whatever the file's size.

@@ -22,7 +22,7 @@ use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space};
 use crate::error::{Error, Result};
 use crate::spec::Command;
 
-/// All that a child needs; owned, since another thread starts it.
+/// Everything a child needs; owned, since another thread starts it.
 pub(crate) struct Launch {
     pub command: Command,
     pub dir: PathBuf,
@@ -33,9 +33,9 @@ pub(crate) struct Launch {
     pub cgroup_procs: Vec<(File, PathBuf)>,
     pub open_files: Option<u64>,
     pub cpus: Vec<usize>,
-    /// The network namespace to be in; `None` is loadlab's.
+    /// The network namespace to enter; `None` is loadlab's.
     pub network: Option<OwnedFd>,
-    /// Its standard input; `None` is nothing.
+    /// Its standard input; `None` means none.
     pub stdin: Option<OwnedFd>,
 }
 
@@ -46,10 +46,10 @@ pub(crate) struct LaunchError {
     pub source: io::Error,
 }
 
-/// The steps a child takes before it runs what it is for.
+/// The steps a child takes before it runs its program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Fork or exec itself.
+    /// The fork or exec itself.
     Exec,
     /// Joining the cgroup with this `cgroup.procs`.
     Join(PathBuf),
@@ -78,7 +78,7 @@ impl Spawner {
         Ok(Spawner { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Starts a process, leader of its own group; returns its pid. Whoever calls reaps it.
+    /// Starts a process, leader of its own group; returns its pid. The caller reaps it.
     pub fn launch(&self, launch: Launch) -> std::result::Result<u32, LaunchError> {
         let (send, receive) = sync_channel(1);
         let job: Job = Box::new(move || drop(send.send(launch_here(launch))));
@@ -127,7 +127,7 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
     };
     process.current_dir(&dir).envs(env.iter().map(|(name, value)| (name, value))).process_group(0);
     process.stdin(stdin.map_or_else(Stdio::null, Stdio::from)).stdout(stdout).stderr(stderr);
-    // Closed on exec, as all that std opens.
+    // Closed on exec, like everything std opens.
     let (mut report, reporter) = io::pipe().map_err(failed)?;
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
@@ -168,9 +168,9 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
     })
 }
 
-/// A line of one simple command with `exec` before it: dash would else stay as the parent of what it starts, and
-/// be the process that is signalled, watched and reported. Left as it is when in doubt: a compound line, an
-/// assignment, a keyword, or a builtin that no program in `PATH` stands for.
+/// Prefixes a line of one simple command with `exec`: otherwise dash would stay as the parent of what it starts, and
+/// be the process that is signalled, watched and reported. Left unchanged when in doubt: a compound line, an
+/// assignment, a keyword, or a builtin that no program in `PATH` replaces.
 fn in_place_of_shell(line: &str, env: &[(String, String)]) -> String {
     let line = line.trim();
     let path = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsString::from(value));
@@ -186,7 +186,7 @@ fn in_place_of_shell(line: &str, env: &[(String, String)]) -> String {
     }
 }
 
-/// A program given as a relative path is meant from the folder it runs in, whichever the caller's is.
+/// A relative program path is resolved against the folder it runs in, not the caller's.
 fn absolute(program: &str, dir: &Path) -> PathBuf {
     match program.contains('/') {
         true => dir.join(program),
@@ -232,8 +232,8 @@ impl Child {
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // What loadlab itself was started with, a terminal's or a build tool's, is none of the component's. All
-        // that std opens is closed on exec anyway. Before Linux 5.11 it stays as it is.
+        // Descriptors that loadlab inherited, from a terminal or a build tool, must not reach the component.
+        // Everything std opens is closed on exec anyway. Before Linux 5.11 they stay open.
         // SAFETY: close_range(2) with this flag marks descriptors and closes none; nothing here is used after exec.
         unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
         // The parent may have died before the death signal was set.
@@ -277,7 +277,7 @@ mod tests {
         let error = spawner.launch(launch(nowhere)).unwrap_err();
         assert_eq!((error.step, error.source.kind()), (Step::Exec, io::ErrorKind::NotFound));
 
-        // A descriptor open for reading only cannot be written to, as a procs that is locked.
+        // A descriptor open for reading only cannot be written to, like a locked procs file.
         let procs = (File::open("/dev/null").unwrap(), PathBuf::from("locked"));
         let open = (File::options().write(true).open("/dev/null").unwrap(), PathBuf::from("open"));
         let error =

@@ -1,7 +1,7 @@
 //! Threads as `/proc/PID/task` shows them: state, system call, CPU.
 //!
-//! Read many times a second beside a load, so paths and text are in buffers that are used again. It says what the kernel
-//! shows and judges nothing.
+//! Read many times a second beside a load, so paths and text are in reused buffers. It reports what the kernel shows
+//! and judges nothing.
 
 use std::fmt::Write as _;
 use std::mem::MaybeUninit;
@@ -17,12 +17,12 @@ pub(crate) enum Place {
     Running,
     /// Blocked in a system call.
     Call {
-        /// Its number, of the machine's own (64-bit) table.
+        /// Its number, in the machine's own (64-bit) table.
         number: i64,
         /// Its six arguments.
         args: [u64; 6],
     },
-    /// Blocked, but not in a call (a page fault), or in one of another table: of a 32-bit program.
+    /// Blocked, but not in a call (a page fault), or in a call of another table: that of a 32-bit program.
     Elsewhere,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct CpuUse {
     pub delay_ns: Option<u64>,
 }
 
-/// A file, whatever it is called.
+/// Identifies a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
@@ -69,7 +69,8 @@ impl TaskFiles {
         parse_place(self.read(pid, tid, "syscall")?).ok_or(Errno::INVAL)
     }
 
-    /// A file of this thread that stays open for [`TaskFiles::place_in`]: a third of what opening it each time costs.
+    /// A file of this thread that stays open for [`TaskFiles::place_in`]: a third of the cost of opening it each
+    /// time.
     ///
     /// # Errors
     /// The kernel's.
@@ -97,7 +98,7 @@ impl TaskFiles {
         after_name(text).and_then(|rest| rest.bytes().next()).ok_or(Errno::INVAL)
     }
 
-    /// The kernel's function that it waits in; `0` if it does not wait or may not be looked at.
+    /// The kernel function it waits in; `0` if it does not wait or may not be inspected.
     ///
     /// # Errors
     /// The kernel's.
@@ -105,7 +106,7 @@ impl TaskFiles {
         self.read(pid, tid, "wchan")
     }
 
-    /// What it used, from the exact counters of the scheduler, or else in clock ticks.
+    /// The CPU time it used, from the exact counters of the scheduler, or else in clock ticks.
     ///
     /// # Errors
     /// The kernel's.
@@ -119,7 +120,7 @@ impl TaskFiles {
         Ok(CpuUse { on_ns: ticks * tick_ns, delay_ns: None })
     }
 
-    /// Its name, without characters that steer a terminal; empty if it is gone.
+    /// Its name, without terminal control characters; empty if it is gone.
     pub fn name(&mut self, pid: u32, tid: u32) -> String {
         self.read(pid, tid, "comm").unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
     }
@@ -130,7 +131,7 @@ impl TaskFiles {
     /// The kernel's.
     pub fn count(&mut self, pid: u32) -> Result<u32> {
         self.set_path(format_args!("/proc/{pid}/task"));
-        // A folder has a link for itself, one in its parent, and one for each folder in it.
+        // A folder has a link for itself, one in its parent, and one for each subfolder.
         let status = rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK)?;
         Ok(status.stx_nlink.saturating_sub(2))
     }
@@ -150,29 +151,29 @@ impl TaskFiles {
         Ok(())
     }
 
-    /// What kind of file a process has open under this number.
+    /// What kind of file a process has open under this descriptor.
     pub fn kind_of_file(&mut self, pid: u32, fd: i32) -> Option<FileType> {
         self.set_path(format_args!("/proc/{pid}/fd/{fd}"));
-        // Without asking a server: a file system that hangs must not hang the reader.
+        // Without asking a server: a hanging file system must not hang the reader.
         let status =
             rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
         Some(FileType::from_raw_mode(status.stx_mode.into()))
     }
 
-    /// The inode of the socket that a process has open under this number, if it is one.
+    /// The inode of the socket that a process has open under this descriptor, if it is one.
     pub fn socket(&mut self, pid: u32, fd: i32) -> Option<u32> {
         self.set_path(format_args!("/proc/{pid}/fd/{fd}"));
         let wanted = StatxFlags::TYPE | StatxFlags::INO;
         let status = rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, wanted).ok()?;
         let is_socket = FileType::from_raw_mode(status.stx_mode.into()) == FileType::Socket;
-        // The kernel gives sockets numbers of 32 bits.
+        // The kernel gives sockets 32-bit inode numbers.
         is_socket.then_some(status.stx_ino as u32)
     }
 
-    /// What stands in the process's memory, as much as fits. Needs the right to trace it.
+    /// Reads the process's memory into the buffer. Needs the right to trace it.
     ///
     /// # Errors
-    /// The kernel's; `FAULT` if less is there.
+    /// The kernel's; `FAULT` if there is less than that.
     pub fn memory(&mut self, pid: u32, at: u64, into: &mut [u8]) -> Result<()> {
         self.set_path(format_args!("/proc/{pid}/mem"));
         let file = rustix::fs::open(self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -181,7 +182,7 @@ impl TaskFiles {
         if read == wanted { Ok(()) } else { Err(Errno::FAULT) }
     }
 
-    /// Files that an epoll waits for, and with which events.
+    /// Files that an epoll waits for, and the events of each.
     ///
     /// # Errors
     /// The kernel's; `TOOBIG` if there are more than a few dozen.
@@ -204,7 +205,7 @@ impl TaskFiles {
         Ok(text.lines().filter_map(parse_epoll_target).collect())
     }
 
-    /// The file that the process runs: device and inode. Needs the right to look at it.
+    /// The program file of the process: device and inode. Needs the right to inspect it.
     pub fn program(&mut self, pid: u32) -> Option<FileId> {
         self.set_path(format_args!("/proc/{pid}/exe"));
         let status =
@@ -217,7 +218,7 @@ impl TaskFiles {
 
     fn set_path(&mut self, path: std::fmt::Arguments) {
         self.path.clear();
-        // A `String` takes whatever is written.
+        // Writing to a `String` cannot fail.
         let _ = self.path.write_fmt(path);
     }
 
@@ -246,7 +247,7 @@ fn parse_place(text: &str) -> Option<Place> {
     for arg in &mut args {
         *arg = hex(words.next()?)?;
     }
-    // Stacks of 64-bit programs are above 4 GiB; a program below has other numbers for its calls.
+    // Stacks of 64-bit programs are above 4 GiB; a program below that uses another call table.
     let is_narrow = hex(words.next()?)? <= u64::from(u32::MAX);
     Some(if is_narrow && cfg!(target_pointer_width = "64") {
         Place::Elsewhere
@@ -358,7 +359,7 @@ mod tests {
         files.list(pid, &mut tids).unwrap();
         assert!(tids.contains(&own), "{tids:?}");
         assert!(files.count(pid).unwrap() >= 1);
-        // The kernel counts a thread's time when it looks at it, which is not at once.
+        // The kernel updates a thread's time when it looks at it, which is not at once.
         assert!((0..10_000_000).any(|_| files.cpu(pid, own).unwrap().on_ns > 0));
         assert!(!files.name(pid, own).is_empty());
     }

@@ -1,6 +1,6 @@
-//! What a thread waits for: by its system call, or where that may not be looked at, by the kernel's function.
+//! What a thread waits for: by its system call, or if that may not be inspected, by the kernel function.
 //!
-//! A wait says what a thread stands in, not whether that is bad: an idle worker waits for a lock, too.
+//! A wait shows where a thread is, not whether that is bad: an idle worker waits for a lock, too.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,7 @@ use rustix::io::{Errno, Result};
 
 use super::task::{Place, TaskFiles};
 
-/// What a thread does.
+/// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// On a core, or ready for one.
@@ -18,7 +18,7 @@ pub(crate) enum Doing {
     Lock,
     /// Waits for a disk, or uninterruptibly for anything else.
     Disk,
-    /// Waits for a socket's bytes, room or connection.
+    /// Waits for a socket: for bytes, buffer space or a connection.
     Network,
     /// Waits for any of several things: poll, select, epoll, completions.
     Poll,
@@ -33,18 +33,18 @@ impl Doing {
     pub const COUNT: usize = Doing::Other as usize + 1;
 }
 
-/// What was seen of a thread.
+/// What was observed of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// By its state or its system call.
     Clearly(Doing),
-    /// By the kernel's function that it waits in: its call may not be looked at.
+    /// By the kernel function it waits in: its call may not be inspected.
     ByFunction(Doing),
-    /// It waits, and neither may be looked at. One that has just stopped to wait looks the same.
+    /// It waits, and neither may be inspected. A thread that has just stopped to wait looks the same.
     Hidden,
 }
 
-/// Looks at a thread now, by its file that is open if there is one. Most cost one file, some two.
+/// Inspects a thread now, through its open file if there is one. Most cost one file, some two.
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
@@ -70,13 +70,13 @@ pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, open: Option<&Owne
             None => by_function(files.waits_in(pid, tid)?).unwrap_or(Doing::Other),
         },
         Err(Errno::SRCH) => return Err(Errno::SRCH),
-        // The kernel may have no such file, or the thread is gone: its state will tell.
+        // The kernel may have no such file, or the thread is gone: its state decides.
         Err(_) => return look_without_call(files, pid, tid),
     };
     Ok(Seen::Clearly(doing))
 }
 
-/// The same where the thread may not be traced.
+/// The same when the thread may not be traced.
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
@@ -87,7 +87,7 @@ pub(crate) fn look_without_call(files: &mut TaskFiles, pid: u32, tid: u32) -> Re
     Ok(by_function(files.waits_in(pid, tid)?).map_or(Seen::Hidden, Seen::ByFunction))
 }
 
-/// What a state says by itself.
+/// What a state shows on its own.
 fn by_state(state: u8) -> Option<Doing> {
     match state {
         b'R' => Some(Doing::Running),
@@ -102,9 +102,9 @@ enum ByCall {
     Doing(Doing),
     /// A read or write: what it waits for depends on the file.
     File(i32),
-    /// Another call goes on, which this one does not say.
+    /// It resumes another call, which this one does not name.
     Restarted,
-    /// Its state may tell.
+    /// Its state may show it.
     Unknown,
 }
 
@@ -131,7 +131,7 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
         libc::SYS_poll => return polls(1),
         libc::SYS_select => return polls(0),
         libc::SYS_epoll_wait => return ByCall::Doing(Doing::Poll),
-        // The parent sleeps uninterruptibly until the child has started its program: no disk.
+        // The parent sleeps uninterruptibly until the child has started its program: not a disk wait.
         libc::SYS_vfork => return ByCall::Doing(Doing::Other),
         _ => {}
     }
@@ -155,7 +155,7 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
         | libc::SYS_pwritev
         | libc::SYS_preadv2
         | libc::SYS_pwritev2
-        // Where it sends to is what it waits for.
+        // It waits for the file it sends to.
         | libc::SYS_sendfile => ByCall::File(int(0)),
         libc::SYS_recvfrom
         | libc::SYS_recvmsg
@@ -166,11 +166,11 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
         | libc::SYS_connect
         | libc::SYS_accept
         | libc::SYS_accept4 => ByCall::Doing(Doing::Network),
-        // A common way to sleep is to poll nothing.
+        // Polling nothing is a common way to sleep.
         libc::SYS_ppoll => polls(1),
         libc::SYS_pselect6 => polls(0),
         libc::SYS_epoll_pwait | EPOLL_PWAIT2 | libc::SYS_io_uring_enter => ByCall::Doing(Doing::Poll),
-        // Whoever waits for completions of a disk waits here when idle, too: so no proof of a disk.
+        // A thread that waits for disk completions also waits here when idle, so this is no proof of a disk.
         libc::SYS_io_getevents | IO_PGETEVENTS => ByCall::Doing(Doing::Poll),
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => ByCall::Doing(Doing::Sleep),
         libc::SYS_clone | CLONE3 => ByCall::Doing(Doing::Other),
@@ -179,24 +179,24 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
     }
 }
 
-/// Whose bytes a blocked call waits for.
+/// Which peer's bytes a blocked call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
-    /// Nobody's.
+    /// None.
     Nothing,
     /// A read or receive on this file.
     File(i32),
-    /// Any of so many files: an array of `struct pollfd` at this place in the process's memory.
+    /// Any of `count` files: an array of `struct pollfd` at this address in the process's memory.
     Poll { at: u64, count: u64 },
-    /// Any of the files below `count` whose bits are set at this place in the process's memory.
+    /// Any of the files below `count` whose bits are set at this address in the process's memory.
     Select { at: u64, count: u64 },
     /// Any file of this epoll.
     Epoll(i32),
-    /// Perhaps somebody's: it cannot be seen from here.
+    /// Possibly a peer's: it cannot be seen from here.
     Hidden,
 }
 
-/// Whose bytes a thread in this call waits for.
+/// Which peer's bytes a thread in this call waits for.
 pub(crate) fn awaits(number: i64, args: [u64; 6]) -> Awaits {
     let fd = args[0] as u32 as i32;
     #[cfg(target_arch = "x86_64")]
@@ -213,13 +213,13 @@ pub(crate) fn awaits(number: i64, args: [u64; 6]) -> Awaits {
         libc::SYS_ppoll => Awaits::Poll { at: args[0], count: args[1] },
         libc::SYS_pselect6 => Awaits::Select { at: args[1], count: args[0] },
         libc::SYS_epoll_pwait | EPOLL_PWAIT2 => Awaits::Epoll(fd),
-        // What goes on is a poll, mostly.
+        // What is restarted is mostly a poll.
         libc::SYS_io_uring_enter | libc::SYS_restart_syscall => Awaits::Hidden,
         _ => Awaits::Nothing,
     }
 }
 
-/// Beginnings of the names of the kernel's functions that threads wait in; the first that fits counts.
+/// Name prefixes of the kernel functions that threads wait in; the first match counts.
 const FUNCTIONS: &[(Doing, &[&str])] = &[
     (
         Doing::Lock,
@@ -248,7 +248,7 @@ const FUNCTIONS: &[(Doing, &[&str])] = &[
     ),
 ];
 
-/// `None` for `0`: a thread that does not wait, or may not be looked at.
+/// `None` for `0`: a thread that does not wait, or may not be inspected.
 fn by_function(name: &str) -> Option<Doing> {
     if matches!(name, "" | "0") {
         return None;
@@ -349,7 +349,7 @@ mod tests {
         rustix::thread::gettid().as_raw_nonzero().get() as u32
     }
 
-    /// Looks at a thread that does this until both ways of looking have shown it.
+    /// Inspects a thread that does this until both ways of looking have shown it.
     fn shows(expect: Doing, begin: impl FnOnce(Sender<u32>) + Send + 'static) {
         let (sender, receiver) = channel();
         thread::spawn(|| begin(sender));
@@ -482,7 +482,7 @@ mod tests {
     fn a_thread_that_is_gone_is_an_error() {
         let tid = thread::spawn(own_tid).join().unwrap();
         let mut files = TaskFiles::new();
-        // It may still be on its way out after `join`.
+        // It may still be exiting after `join`.
         let is_gone = (0..1_000_000).any(|_| {
             thread::yield_now();
             look(&mut files, std::process::id(), tid, None).is_err()

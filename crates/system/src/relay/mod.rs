@@ -1,12 +1,13 @@
-//! A relay: a process between a component and all others that holds back what goes over its link, and loses some of it.
+//! A relay: a process between a component and all others that delays the traffic on its link, and loses some of it.
 //!
-//! The kernels of many machines cannot do that by themselves (they lack `netem`). A component with a network namespace
-//! of its own gets a relay of packets (`packets`): a delayed handshake, retransmissions and windows are then the
-//! kernel's own. Otherwise there is one of bytes before each of its ports (`ports`), which knows connections only.
+//! The kernels of many machines cannot do that themselves (they lack `netem`). A component with its own network
+//! namespace gets a relay of packets (`packets`): a delayed handshake, retransmissions and windows are then the
+//! kernel's own. Otherwise a relay of bytes sits in front of each of its ports (`ports`), which knows connections
+//! only.
 //!
-//! It is this same program, started again, and a component like others: watched, so that everybody sees what it costs,
-//! and gone with the run. It lives as long as its standard input is open, whose other end `hold` has: no kill of
-//! loadlab outlives that. It must not print; how it fails is returned.
+//! It is this same program, started again, and a component like others: watched, so that its cost is visible, and
+//! gone with the run. It lives as long as its standard input is open, whose other end loadlab keeps: it never outlives
+//! a killed loadlab. It must not print; failures are returned.
 
 mod pace;
 mod packets;
@@ -20,7 +21,8 @@ use std::os::unix::net::UnixStream;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde::{Deserialize, Serialize};
 
-/// The argument that turns this program into a relay: whoever gives [`crate::SystemSpec::exe`] calls [`main`] for it.
+/// The argument that turns this program into a relay: a host that sets [`crate::SystemSpec::exe`] calls [`main`] for
+/// it.
 pub const ARG: &str = "__relay";
 
 /// How a link behaves.
@@ -28,29 +30,29 @@ pub const ARG: &str = "__relay";
 pub(crate) struct LinkShape {
     /// How much longer a round trip takes: half of it each way.
     pub delay_ns: u64,
-    /// By how much at most that varies.
+    /// How much the delay varies at most.
     pub jitter_ns: u64,
     /// Share of packets that are lost, 0 to 1.
     pub loss: f64,
 }
 
-/// What has become of what came over a link.
+/// What happened to the traffic on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Packets, or pieces of a stream, that went on.
+    /// Packets, or pieces of a stream, that were forwarded.
     pub carried: u64,
-    /// That were lost, as was asked for. Over TCP ports: that came late instead.
+    /// Lost, as configured. Over TCP ports: delayed instead.
     pub lost: u64,
-    /// That were lost because there was no room for them, or nobody to take them.
+    /// Lost because there was no room for them, or no receiver.
     pub dropped: u64,
-    /// Ending much later than asked for they went on: all of them together, nanoseconds.
+    /// Total delay beyond the configured one, over all of them, nanoseconds.
     pub late_ns: u64,
-    /// And the latest of them.
+    /// The largest such delay.
     pub latest_ns: u64,
 }
 
 impl Counts {
-    /// Something went on that was due then.
+    /// Counts something that was due at `due_ns` and is forwarded now.
     fn went_on(&mut self, due_ns: u64, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(due_ns);
         self.carried += 1;
@@ -66,15 +68,15 @@ pub(crate) struct RelayReport {
     pub counts: Counts,
 }
 
-/// A relay's whole life: `words` come behind [`ARG`]. It ends when standard input does.
+/// A relay's whole life: `words` follow [`ARG`]. It ends when standard input does.
 ///
 /// # Errors
-/// It cannot do what it is for, in words.
+/// The reason in words.
 pub fn main(words: &[String]) -> Result<(), String> {
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
     let mut control = Control { stream: UnixStream::from(input), read: Vec::new() };
     let (shape, links) = control.begin().map_err(|e| format!("cannot read the settings of the link: {e}"))?;
-    // Waking up late would be delay of our own.
+    // Waking up late would add delay of our own.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match (<[OwnedFd; 2]>::try_from(links), words) {
         (Ok(links), []) => packets::run(links, shape, control).map_err(|e| e.to_string()),
@@ -89,7 +91,7 @@ pub(crate) struct Control {
     read: Vec<u8>,
 }
 
-/// What arrived over it.
+/// A message that arrived over it.
 enum ControlMessage {
     /// Nothing new.
     None,
@@ -100,7 +102,7 @@ enum ControlMessage {
 }
 
 impl Control {
-    /// Waits for the first message, and both ends of a link that may come with it.
+    /// Waits for the first message, and for both ends of a link, which may come with it.
     fn begin(&mut self) -> io::Result<(LinkShape, Vec<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -124,7 +126,7 @@ impl Control {
         }
     }
 
-    /// The next message that has arrived, without waiting for one.
+    /// The next message that has arrived; does not wait for one.
     fn look(&mut self) -> ControlMessage {
         let mut bytes = [0u8; 4096];
         match self.stream.read(&mut bytes) {

@@ -1,20 +1,20 @@
-//! When something may go on, and what is lost: pure arithmetic over a clock that is handed in.
+//! When something may be forwarded, and what is lost: pure arithmetic on a given clock.
 
 use super::LinkShape;
 
-/// How long TCP waits at least before it sends again what was not confirmed, on Linux (`TCP_RTO_MIN`).
+/// Linux's minimum wait before TCP retransmits unacknowledged data (`TCP_RTO_MIN`).
 const RETRANSMIT_NS: u64 = 200_000_000;
 /// Bytes of a stream in one packet.
 const SEGMENT_BYTES: usize = 1448;
 
-/// One direction of a link or of a connection: nothing overtakes in it.
+/// One direction of a link or of a connection, in which nothing overtakes.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     last_due_ns: u64,
 }
 
 impl Order {
-    /// In which nothing may go on before a moment.
+    /// Nothing may be forwarded before this time.
     pub fn not_before(ns: u64) -> Order {
         Order { last_due_ns: ns }
     }
@@ -32,10 +32,10 @@ impl Pace {
         Pace { shape, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// When something that came now may go on: half the delay later at least, but for the jitter.
+    /// When something that arrived now may be forwarded: at least half the delay later, apart from the jitter.
     pub fn due(&mut self, order: &mut Order, now_ns: u64) -> u64 {
         let LinkShape { delay_ns, jitter_ns, .. } = self.shape;
-        // Two halves are never less than the whole.
+        // Rounded up: two halves are never less than the whole.
         let half_ns = delay_ns.div_ceil(2);
         let spread_ns = jitter_ns / 2;
         let varied_ns = match spread_ns {
@@ -52,8 +52,8 @@ impl Pace {
         self.shape.loss > 0.0 && ((self.next() >> 11) as f64) < self.shape.loss * (1u64 << 53) as f64
     }
 
-    /// The same for a piece of a stream, which must not be lost: if a packet of it would have been, it and all
-    /// behind it come when it would have been sent again.
+    /// The same for a piece of a stream, which must not be lost: if a packet of it would have been, it and all behind
+    /// it arrive when it would have been retransmitted.
     pub fn due_in_stream(&mut self, order: &mut Order, now_ns: u64, bytes: usize) -> (u64, bool) {
         let due_ns = self.due(order, now_ns);
         let packets = bytes.div_ceil(SEGMENT_BYTES);
@@ -64,7 +64,7 @@ impl Pace {
         (order.last_due_ns, is_lost)
     }
 
-    /// Xorshift, as good as needed for which packet is lost.
+    /// Xorshift, good enough to choose which packet is lost.
     fn next(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -96,7 +96,7 @@ mod tests {
         let mut pace = pace(10_000, 4_000, 0.0);
         let (mut order, mut last_ns, mut delays) = (Order::default(), 0, Vec::new());
         for i in 0..2000u64 {
-            // So far apart that none waits for the one before.
+            // Far enough apart that none waits for the one before.
             let now_ns = i * 20_000;
             let due_ns = pace.due(&mut order, now_ns);
             assert!(due_ns >= last_ns);

@@ -13,10 +13,10 @@ use crate::netns::tap;
 
 /// A frame of the largest kind with its header.
 const FRAME_BYTES: usize = 65_536 + 128;
-/// How many are read from one side before the other has its turn.
+/// How many packets are read from one side before it is the other's turn.
 const TURN: usize = 64;
-/// So much is kept for each direction: a gigabyte a second for a fifteenth of a second. The next wait in the kernel,
-/// and what that has no room for is lost, as before any link that is too slow.
+/// How many bytes are kept for each direction: a gigabyte a second for a fifteenth of a second. Further packets wait
+/// in the kernel, and what does not fit there is lost, as on any link that is too slow.
 const MOST_BYTES: usize = 64 << 20;
 
 /// One direction.
@@ -27,7 +27,7 @@ struct Way {
     bytes: usize,
 }
 
-/// Relays until nobody is there any more who wants it.
+/// Relays until the control connection is closed.
 pub(super) fn run(links: [OwnedFd; 2], shape: LinkShape, mut control: Control) -> io::Result<()> {
     let mut pace = Pace::new(shape);
     let mut counts = Counts::default();
@@ -70,7 +70,7 @@ fn read(
         let bytes = match rustix::io::read(link, &mut *frame) {
             Ok(n) => n,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
-            // It is down: nothing comes, and it may come up again.
+            // It is down: nothing arrives, and it may come up again.
             Err(rustix::io::Errno::IO | rustix::io::Errno::BADFD) => break,
             Err(error) => return Err(error.into()),
         };
@@ -102,7 +102,7 @@ fn write(link: &OwnedFd, way: &mut Way, counts: &mut Counts) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until something comes or is due; true if it is a word.
+/// Waits until something arrives or is due; true if it is a control message.
 fn wait(links: &[OwnedFd; 2], ways: &[Way; 2], control: &Control) -> io::Result<bool> {
     let due_ns = ways.iter().filter_map(|w| w.queue.front()).map(|(due_ns, _)| *due_ns).min();
     let timeout = due_ns.map(|due_ns| {

@@ -1,8 +1,8 @@
-//! A relay of bytes, before the ports of a component that shares this machine's network.
+//! A relay of bytes, in front of the ports of a component that shares this machine's network.
 //!
-//! It knows connections and not packets: connecting to it takes no time, so that what a handshake would have taken is
-//! added before a connection's first bytes; and nothing of a stream can be lost, so that what would have been comes when
-//! it would have been sent again. A component that does not accept resets the connection, since it was accepted here.
+//! It knows connections, not packets. Connecting to it takes no time, so the handshake's delay is added before a
+//! connection's first bytes. Nothing of a stream can be lost, so a loss shows as the delay until retransmission. When
+//! a component does not accept, the connection is reset, since it was already accepted here.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -26,24 +26,24 @@ use crate::process::open_files;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Bytes that are read in one go.
+/// Bytes read in one go.
 const PIECE_BYTES: usize = 64 << 10;
-/// So much is kept for each direction of a connection, and less when all of them together have much.
+/// How many bytes are kept for each direction of a connection; less when all of them together hold much.
 const MOST_BYTES: usize = 8 << 20;
 const LEAST_BYTES: usize = 64 << 10;
 const MOST_IN_ALL_BYTES: usize = 256 << 20;
-/// Where no more connections can be had, it is tried again after this time, or when one has ended.
+/// When no more connections can be opened, retries after this time, or when one has ended.
 const AGAIN_NS: u64 = 100_000_000;
-/// What is no connection: a word has come; somebody connects to the port of this place.
+/// Event keys that are not connections: a control message has come, or a client connects to the port at this index.
 const WORD: u64 = u64::MAX;
 const FIRST_PORT: u64 = u64::MAX - 1 - u16::MAX as u64;
 
-/// Bytes on their way; none is the end of the stream.
+/// Bytes in transit; an empty piece is the end of the stream.
 struct Piece {
     due_ns: u64,
     bytes: Vec<u8>,
     sent: usize,
-    /// It is no bytes: where they came from the connection broke.
+    /// Not bytes: the connection they came from broke here.
     is_reset: bool,
 }
 
@@ -56,22 +56,22 @@ struct Way {
     order: Order,
     queue: VecDeque<Piece>,
     bytes: usize,
-    /// No more is read: there is too much, or it was the end.
+    /// Reading has stopped: there is too much, or the stream ended.
     is_full: bool,
     has_ended: bool,
-    /// The other end does not take any more at present.
+    /// The receiving end takes no more at present.
     is_blocked: bool,
-    /// The end has gone on, too.
+    /// The end of the stream has been forwarded, too.
     is_done: bool,
-    /// Where it begins the connection broke.
+    /// The connection it starts from broke.
     is_broken: bool,
-    /// It will be woken.
+    /// A wake-up is scheduled.
     is_armed: bool,
 }
 
 impl Way {
-    /// Has it woken when its first piece is due. Nothing overtakes, so that one wake-up is enough: more would each ask
-    /// for the next one again.
+    /// Schedules a wake-up for its first piece. Nothing overtakes, so one wake-up is enough: with more, each would
+    /// schedule the next one again.
     fn arm(&mut self, due: &mut Due, key: u64, number: usize) {
         if let Some(first) = self.queue.front().filter(|_| !self.is_armed && !self.is_blocked) {
             due.push(Reverse((first.due_ns, key, number)));
@@ -80,11 +80,11 @@ impl Way {
     }
 }
 
-/// Way 0 leads from end 0, who connected, to end 1, the component; way 1 back.
+/// Way 0 leads from end 0, the client, to end 1, the component; way 1 back.
 struct Connection {
     ends: [OwnedFd; 2],
     ways: [Way; 2],
-    /// What each end is asked for.
+    /// The events each end is registered for.
     interest: [EventFlags; 2],
 }
 
@@ -98,17 +98,18 @@ struct Relay {
     counts: Counts,
     bytes: usize,
     piece: Vec<u8>,
-    /// Ports at which nobody is accepted until then, since there were no files for it: the kernel would report those who
-    /// wait again and again.
+    /// Ports that do not accept until then because there were no file descriptors: otherwise the kernel would report
+    /// the waiting clients over and over.
     resting: Vec<usize>,
     rests_until_ns: u64,
-    /// Kept for its room.
+    /// Kept to reuse its allocation.
     events: Vec<(u64, EventFlags)>,
 }
 
-/// Relays until nobody is there any more who wants it. `pairs`: `8080:18080,…`, where it listens and what for.
+/// Relays until the control connection is closed. `pairs`: `8080:18080,…`, the port it listens on and the one behind
+/// it.
 pub(super) fn run(pairs: &str, shape: LinkShape, mut control: Control) -> Result<(), String> {
-    // A connection takes two.
+    // A connection takes two files.
     if let Err(error) = open_files::raise() {
         return Err(format!("cannot raise the limit on open files: {error}"));
     }
@@ -161,7 +162,7 @@ impl Relay {
         epoll::add(&self.poll, file, EventData::new_u64(key), flags)
     }
 
-    /// One turn: what has come, then what is due. False when nobody wants it any more.
+    /// One turn: what has arrived, then what is due. False when the relay is no longer wanted.
     fn turn(&mut self, control: &mut Control) -> rustix::io::Result<bool> {
         let first_ns = self.due.peek().map(|Reverse((due_ns, ..))| *due_ns);
         let again_ns = (!self.resting.is_empty()).then_some(self.rests_until_ns);
@@ -206,7 +207,7 @@ impl Relay {
         Ok(true)
     }
 
-    /// Asks for those who connect again. Where that fails, too, there is another try.
+    /// Accepts clients again. If that fails too, there will be another try.
     fn listen_again(&mut self) {
         let mut resting = std::mem::take(&mut self.resting);
         resting.retain(|place| {
@@ -217,7 +218,7 @@ impl Relay {
         self.resting = resting;
     }
 
-    /// Everybody who has connected is joined with the component.
+    /// Connects every waiting client to the component.
     fn accept(&mut self, place: usize) {
         let Some((_, to)) = self.ports.get(place) else { return };
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, *to);
@@ -244,7 +245,7 @@ impl Relay {
                 continue;
             };
             let shape = self.pace.shape;
-            // A handshake takes a round trip, and then the first bytes are half of one under way.
+            // A handshake takes a round trip, and then the first bytes travel for half of one.
             let first_ns = clock::now_ns() + shape.delay_ns + shape.delay_ns.div_ceil(2);
             let there = Way { order: Order::not_before(first_ns), ..Way::default() };
             let interest = [EventFlags::IN; 2];
@@ -258,14 +259,14 @@ impl Relay {
         }
     }
 
-    /// Nobody is accepted at a port for a while: those who connect wait in the kernel's queue.
+    /// Stops accepting at a port for a while: clients wait in the kernel's queue.
     fn rest(&mut self, place: usize) {
         let _ = epoll::delete(&self.poll, &self.ports[place].0);
         self.resting.push(place);
         self.rests_until_ns = clock::now_ns() + AGAIN_NS;
     }
 
-    /// Something has come at an end, or it takes more.
+    /// Something has arrived at an end, or it takes more.
     fn look_at(&mut self, key: u64, end: usize, flags: EventFlags) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         // The way that leads to this end.
@@ -299,7 +300,7 @@ impl Relay {
         way.arm(&mut self.due, key, end);
     }
 
-    /// Sends what is due of a way, as far as its end takes it.
+    /// Sends what is due on a way, as far as its end takes it.
     fn pass_on(&mut self, key: u64, number: usize) {
         let Some(Connection { ends, ways, .. }) = self.connections.get_mut(&key) else { return };
         let (way, end) = (&mut ways[number], &ends[1 - number]);
@@ -316,7 +317,7 @@ impl Relay {
             if piece.bytes.is_empty() {
                 let _ = shutdown(end, Shutdown::Write);
                 way.queue.pop_front();
-                // Whoever has said all may still break off.
+                // A peer that has sent everything may still break off.
                 way.is_done = way.queue.is_empty();
                 continue;
             }
@@ -331,7 +332,7 @@ impl Relay {
                         way.queue.pop_front();
                     }
                 }
-                // Of one that is not connected yet, too.
+                // Also for a connection that is not established yet.
                 Err(Errno::AGAIN | Errno::INTR) => way.is_blocked = true,
                 Err(_) => {
                     is_broken = true;
@@ -350,7 +351,7 @@ impl Relay {
         }
     }
 
-    /// Asks the kernel for what each end is of interest for now.
+    /// Registers the events that matter for each end now.
     fn ask(&mut self, key: u64) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         for end in 0..2 {
@@ -363,7 +364,7 @@ impl Relay {
                 continue;
             }
             let data = EventData::new_u64(2 * key + end as u64);
-            // One that nothing is wanted of is left alone: the kernel would report its end again and again.
+            // An end without wanted events is deregistered: the kernel would report its hang-up again and again.
             let _ = match (was.is_empty(), flags.is_empty()) {
                 (_, true) => epoll::delete(&self.poll, file),
                 (true, false) => epoll::add(&self.poll, file, data, flags),
@@ -373,8 +374,8 @@ impl Relay {
         }
     }
 
-    /// An end is broken. Whoever is at the other one has first what was sent before, and is then reset; what was on
-    /// its way to the broken end has nobody to go to.
+    /// An end is broken. The other end first gets what was sent before, and is then reset; data on its way to the
+    /// broken end has no receiver any more.
     fn broke(&mut self, key: u64, end: usize) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         if connection.ways.iter().any(|way| way.is_broken) {
@@ -428,7 +429,7 @@ mod tests {
 
     use super::*;
 
-    /// A relay, who has connected to it, and the component behind it.
+    /// A relay, its client, and the component behind it.
     struct Bench {
         relay: Relay,
         control: Control,
@@ -471,7 +472,7 @@ mod tests {
         }
     }
 
-    /// It is a program of its own, whose limit on open files concerns no other test.
+    /// It runs as a separate program, whose limit on open files affects no other test.
     #[test]
     fn without_files_for_connections_it_waits_for_some() {
         if std::env::var_os("RELAY_WITHOUT_FILES").is_none() {

@@ -1,4 +1,4 @@
-//! Commands of the plan – build, seed, before and after a trial – run to their end, of which nothing survives.
+//! Commands of the plan – build, seed, before and after a trial – run to completion; nothing of them survives.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct CommandSpec {
     pub dir: PathBuf,
     /// Variables added to loadlab's own environment.
     pub env: Vec<(String, String)>,
-    /// It is killed after this time; `None` waits.
+    /// It is killed after this time; `None` waits indefinitely.
     pub within_ns: Option<u64>,
     /// Its output and its errors are appended here.
     pub log: PathBuf,
@@ -50,7 +50,8 @@ pub struct CommandResult {
     pub tail: Tail,
 }
 
-/// A command under way. Whoever began it ends it, see [`System::end_command`]; one that is forgotten goes with the system.
+/// A running command. The caller that began it ends it, see [`System::end_command`]; a forgotten one goes with the
+/// system.
 #[derive(Debug)]
 pub struct RunningCommand {
     inner: Arc<Inner>,
@@ -64,7 +65,7 @@ impl RunningCommand {
         self.inner.started_ns
     }
 
-    /// Waits until it has ended (`true`), `until_ns`, or somebody cancels.
+    /// Waits until it has ended (`true`), `until_ns`, or a cancel.
     pub fn wait(&self, until_ns: u64, cancel: &Cancel) -> bool {
         cancel.wait_for(Some(self.inner.pidfd.as_fd()), until_ns) == WaitOutcome::Ready
     }
@@ -105,9 +106,9 @@ impl CommandResult {
 }
 
 impl System {
-    /// Runs a command to its end. Whatever it leaves running is killed with its cgroup.
+    /// Runs a command to completion. Anything it leaves running is killed with its cgroup.
     ///
-    /// A status other than 0 is a result, not an error (see [`CommandResult::checked`]); errors are that it cannot
+    /// A status other than 0 is a result, not an error (see [`CommandResult::checked`]); it is an error if it cannot
     /// be started, takes too long, or is cancelled.
     pub fn run_command(&self, spec: &CommandSpec, cancel: &Cancel) -> Result<CommandResult> {
         let running = self.begin_command(spec)?;
@@ -125,7 +126,7 @@ impl System {
         }
     }
 
-    /// Starts a command. `within_ns` of the spec is the caller's to keep.
+    /// Starts a command. The caller enforces the spec's `within_ns`.
     ///
     /// # Errors
     /// It cannot be started.
@@ -149,7 +150,7 @@ impl System {
         Ok(RunningCommand { inner, name: spec.name.clone(), command: spec.command.to_string() })
     }
 
-    /// How a command ended. If it has not, it is killed, and in any case whatever it leaves running.
+    /// How a command ended. If it has not, it is killed, as is anything it leaves running.
     ///
     /// # Errors
     /// Processes of it cannot be killed.

@@ -1,9 +1,9 @@
-//! A Compose file brought up by the Compose that is installed; its containers become components.
+//! Brings up a Compose file with the installed Compose; its containers become components.
 //!
-//! What the file means is Compose's to say (`config.rs`). Limits and variables go into a second file that Compose lays
-//! over it, the project gets a name of the run's own, and what came up is found by the labels that Compose gives. So
-//! whatever Compose understands works, and goes away by the same labels. By nothing else: a name in the file may be
-//! another's, whose volumes must never be removed.
+//! What the file means is up to Compose (`config.rs`). Limits and variables go into a second file that Compose lays
+//! over it, the project gets a name of the run's own, and its containers are found by the labels that Compose gives.
+//! So everything Compose understands works, and is removed by the same labels – and by nothing else: a name in the
+//! file may belong to another project, whose volumes must never be removed.
 
 mod config;
 
@@ -28,9 +28,9 @@ use crate::sync::lock;
 use crate::system::command::{CommandResult, CommandSpec};
 use crate::system::{Ending, System, Takedown};
 
-/// Time limit of asking a tool for its version: one of them is a large program of an interpreted language.
+/// Time limit for asking a tool for its version: one of them is a large program in an interpreted language.
 const VERSION_NS: u64 = 120_000_000_000;
-/// How long stopping a project may take beyond what its containers are given.
+/// How long stopping a project may take beyond its containers' own limits.
 const DOWN_NS: u64 = 120_000_000_000;
 /// How long pulling an image may take.
 const PULL_NS: u64 = 3_600_000_000_000;
@@ -40,17 +40,17 @@ const PULL_NS: u64 = 3_600_000_000_000;
 pub struct ComposeSpec {
     /// The file.
     pub file: PathBuf,
-    /// For what is `${…}` in the file.
+    /// Values for `${…}` in the file.
     pub env: Vec<(String, String)>,
-    /// What is laid over its services, by their name.
+    /// Overrides for its services, by their name.
     pub services: BTreeMap<String, ServiceSpec>,
     /// How long bringing up may take.
     pub within_ns: u64,
-    /// What Compose says is appended here.
+    /// Compose's output is appended here.
     pub log: PathBuf,
 }
 
-/// What is laid over a service.
+/// Overrides for a service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceSpec {
     /// Variables of its processes.
@@ -74,8 +74,8 @@ pub struct Project {
 }
 
 impl Project {
-    /// Its containers, in the order of their services' names; that of a service with several containers have a
-    /// number behind its name.
+    /// Its containers, in the order of their services' names; those of a service with several containers have a
+    /// number after their name.
     pub fn components(&self) -> &[Component] {
         &self.components
     }
@@ -89,11 +89,11 @@ struct Found {
 }
 
 impl System {
-    /// Prepares for bringing a Compose file up: builds what is to be built, and pulls images that are not here.
+    /// Prepares for bringing a Compose file up: builds what needs building, and pulls missing images.
     ///
     /// # Errors
-    /// No Compose, no engine; a name in the file that is another's ([`Error::Taken`]); a build that fails, with its last
-    /// lines; an image that is not to be had.
+    /// No Compose, no engine; a name in the file that is taken ([`Error::Taken`]); a build that fails, with its last
+    /// lines; an image that cannot be obtained.
     pub fn compose_build(&self, spec: &ComposeSpec, cancel: &Cancel) -> Result<()> {
         let engine = self.engine()?;
         let words = self.compose_words(spec, &engine, cancel)?;
@@ -110,8 +110,8 @@ impl System {
         Ok(())
     }
 
-    /// Pulls a service's image: by Docker's Compose, which knows the registries that the user has logged in to, or by
-    /// Podman's engine, which knows them itself.
+    /// Pulls a service's image: through Docker's Compose, which knows the registries that the user has logged in to,
+    /// or through Podman's engine, which knows them itself.
     fn compose_pull(
         &self,
         words: &[String],
@@ -134,12 +134,12 @@ impl System {
         }
     }
 
-    /// Brings a Compose file up. `component` says what is made of a container of this service, by the name it gets
-    /// as a component; containers run when this returns, but are not ready.
+    /// Brings a Compose file up. `component` turns a container of this service into a component, given its component
+    /// name; containers run when this returns, but are not ready.
     ///
     /// # Errors
-    /// No Compose, no engine; what Compose says against the file; a name in it that is another's ([`Error::Taken`]),
-    /// when nothing has been brought up; a container that has failed already.
+    /// No Compose, no engine; Compose's complaints about the file; a name in it that is taken ([`Error::Taken`]), in
+    /// which case nothing has been brought up; a container that has already failed.
     pub fn compose_up(
         &self,
         spec: &ComposeSpec,
@@ -157,7 +157,7 @@ impl System {
         match self.bring_up(&mut project, &engine, cancel, component) {
             Ok(()) => Ok(project),
             Err(error) => {
-                // Report the first error; what stays has the project's label.
+                // Report the first error; anything left has the project's label.
                 let _ = self.compose_down(&project);
                 Err(error)
             }
@@ -176,7 +176,7 @@ impl System {
         let up = || self.compose(&project.words, &["up", "-d"], &project.spec, within_ns, cancel);
         let (socket, label) = (engine.socket().to_owned(), self.project_label());
         let asked = Resource::Asked { socket, label, what: project.name.clone() };
-        // One that was killed in the middle has asked for things that nobody waits for any more.
+        // A Compose killed midway has pending requests that no one waits for any more.
         let is_answered = |e: &Error| !matches!(e, Error::CommandTimeout { .. } | Error::Cancelled { .. });
         self.asking(asked, up, is_answered)??;
         let found = self.containers_of(engine, &project.name)?;
@@ -186,7 +186,7 @@ impl System {
             let spec = component(&one.service, &name);
             match self.adopt(&spec, engine, &one.id, started_ns, None) {
                 Ok(component) => project.components.push(component),
-                // A service that only prepares something has done it, before or since the list was made.
+                // A service that only prepares something has finished, before or since the list was made.
                 Err(Error::EndedEarly { status, .. }) if status == "exit status 0" => {
                     project.done.push(name);
                 }
@@ -196,14 +196,14 @@ impl System {
         Ok(())
     }
 
-    /// Takes a project down, with its networks and volumes: Compose stops it, each service in its turn, and what has
-    /// the project's label is removed. Compose would remove by name.
+    /// Takes a project down, with its networks and volumes: Compose stops its services in order, and everything with
+    /// the project's label is removed. Compose itself would remove by name.
     ///
     /// # Errors
     /// What could not be removed.
     pub fn compose_down(&self, project: &Project) -> Result<Takedown> {
         let begun_ns = clock::now_ns();
-        // One that was started again in the meantime is another component of the same container.
+        // A restarted one is another component of the same container.
         let of_project = |inner: &Inner| match &inner.origin {
             Origin::Container(handle) => project.components.iter().any(|c| c.container() == Some(&handle.id)),
             Origin::Process => false,
@@ -214,11 +214,11 @@ impl System {
             inner.leaving.store(true, Ordering::SeqCst);
         }
         let engine = self.engine()?;
-        // Podman's makes a pod as well, which has no label that is looked for.
+        // Podman's also makes a pod, which lacks the label that is searched for.
         let verb = if is_podmans(&project.words) { "down" } else { "stop" };
         let never = Cancel::new();
         let stopped = self.compose(&project.words, &[verb], &project.spec, DOWN_NS, &never);
-        // Whatever Compose said, nothing of the project stays.
+        // Whatever Compose reported, nothing of the project stays.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {
             if removed.is_ok() {
@@ -240,7 +240,7 @@ impl System {
     }
 
     fn project_name(&self) -> String {
-        // Projects of two runs must never be one: the file's name for a run may be another's too.
+        // Projects of two runs must never coincide: the file's name for a run may be another's too.
         let name = self.name_for(&self.owner_tag()).to_ascii_lowercase().replace('.', "_");
         debug_assert!(name.starts_with(PROJECT));
         name
@@ -272,7 +272,7 @@ impl System {
         Ok(words)
     }
 
-    /// The Compose that is installed: the plugin, the program, or Podman's.
+    /// The installed Compose: the plugin, the program, or Podman's.
     fn tool(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
         if let Some(words) = lock(&self.engine_state).compose.clone() {
             return Ok(words);
@@ -289,7 +289,7 @@ impl System {
                     lock(&self.engine_state).compose = Some(words.clone());
                     return Ok(words);
                 }
-                // One that is there and hangs is no reason to take another.
+                // One that exists but hangs is no reason to use another.
                 Err(error @ (Error::Cancelled { .. } | Error::CommandTimeout { .. })) => return Err(error),
                 Err(_) => {}
             }
@@ -309,7 +309,7 @@ impl System {
         self.compose_command(command, spec, within_ns, cancel)?.checked().map(drop)
     }
 
-    /// Runs a command as Compose is run: beside the file, with its variables and the engine's address.
+    /// Runs a command the way Compose is run: beside the file, with its variables and the engine's address.
     fn compose_command(
         &self,
         command: Vec<String>,
@@ -348,7 +348,7 @@ impl System {
     }
 }
 
-/// Podman's own Compose, which is not Docker's.
+/// Whether this is Podman's own Compose rather than Docker's.
 fn is_podmans(words: &[String]) -> bool {
     words.first().is_some_and(|tool| tool == "podman-compose")
 }
@@ -366,7 +366,7 @@ fn found_in(container: &Value) -> Option<Found> {
     })
 }
 
-/// What is laid over the file; `None` when nothing is.
+/// The overrides for the file; `None` when there are none.
 fn overlay(services: &BTreeMap<String, ServiceSpec>) -> Option<Value> {
     let mut over = serde_json::Map::new();
     for (name, service) in services {
@@ -377,7 +377,7 @@ fn overlay(services: &BTreeMap<String, ServiceSpec>) -> Option<Value> {
         }
         if let Some(bytes) = limits.memory_bytes {
             keys.insert("mem_limit".into(), json!(bytes));
-            // Both together: no swap is to make up for it, unless it is asked for.
+            // Both together: swap does not add to memory, unless requested.
             keys.insert("memswap_limit".into(), json!(limits.memory_swap_bytes.unwrap_or(bytes)));
         }
         if let Some(pids) = limits.pids {

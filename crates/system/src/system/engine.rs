@@ -1,4 +1,4 @@
-//! What a run knows of its container engine, which is looked for when it is first needed.
+//! What a run knows of its container engine, which is looked up when first needed.
 
 use super::System;
 use crate::engine::leftovers::RUN_LABEL;
@@ -12,25 +12,25 @@ use crate::sync::lock;
 pub(crate) struct EngineState {
     /// As the plan names it.
     pub named: Option<String>,
-    /// Once it was needed.
+    /// Set once it was needed.
     pub engine: Option<Engine>,
-    /// The Compose that is installed, once it was needed: its words.
+    /// The installed Compose, once it was needed: the words of its command.
     pub compose: Option<Vec<String>>,
-    /// The run's network is there.
+    /// The run's network exists.
     pub has_network: bool,
     /// What is in the ledger.
     pub made: Vec<Resource>,
-    /// What the engine was asked for and gave no answer to.
+    /// What the engine was asked for and has not answered.
     pub asked: Vec<Resource>,
 }
 
 impl System {
-    /// Which engine runs containers: `docker`, `podman`, a socket. To be said before the first one.
+    /// Which engine runs containers: `docker`, `podman`, a socket. Call this before the first one.
     pub fn use_engine(&self, named: Option<&str>) {
         lock(&self.engine_state).named = named.map(str::to_owned);
     }
 
-    /// The engine, looked for when it is first needed.
+    /// The engine, looked up when first needed.
     ///
     /// # Errors
     /// See [`Engine::connect`].
@@ -44,12 +44,12 @@ impl System {
         Ok(engine)
     }
 
-    /// From here on whatever has the run's label at the engine goes with the run.
+    /// From here on everything that has the run's label at the engine goes with the run.
     pub(crate) fn remember_engine(&self, engine: &Engine) -> Result<()> {
         self.remember(Resource::Engine { socket: engine.socket().to_owned(), label: self.engine_label() })
     }
 
-    /// The label of all that the run makes at an engine itself.
+    /// The label of everything the run itself makes at an engine.
     pub(crate) fn engine_label(&self) -> String {
         format!("{}={}", RUN_LABEL, self.run_label())
     }
@@ -64,8 +64,8 @@ impl System {
         Ok(())
     }
 
-    /// Has the engine make something, which is in the ledger until it has answered: what it was asked for comes even
-    /// when loadlab is gone.
+    /// Has the engine make something, which is in the ledger until the engine has answered: it will be made even when
+    /// loadlab is gone.
     pub(crate) fn asking<T, E>(
         &self,
         resource: Resource,
@@ -81,7 +81,7 @@ impl System {
         Ok(made)
     }
 
-    /// The value of the label of all that the run makes.
+    /// The value of the label of everything that the run makes.
     pub(crate) fn run_label(&self) -> String {
         self.ledger.mark().replace("LOADLAB_RUN=", "")
     }

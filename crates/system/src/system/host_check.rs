@@ -1,4 +1,4 @@
-//! What a host gives, tried out and undone at once, so that what is missing is known before anything is built.
+//! What a host can provide, tried out and undone at once, so that gaps are known before anything is built.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::error::{Error, Result};
 use crate::process::ports;
 use crate::spec::{BlockLimits, Limits};
 
-/// Empty groups are gone within this, nanoseconds.
+/// Empty groups are gone within this time, nanoseconds.
 const REMOVED_NS: u64 = 1_000_000_000;
 
 impl System {
-    /// Whether components may be limited so, in groups of the run.
+    /// Whether components may be limited like this, in groups of the run.
     ///
     /// # Errors
-    /// [`Error::Limit`]: the first that may not, as it would be when that component starts.
+    /// [`Error::Limit`]: the first that may not, as it would be reported when that component starts.
     pub fn check_limits<'a>(&self, wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>) -> Result<()> {
         wanted.into_iter().try_for_each(|(component, limits)| try_limits(self.places(), component, limits))
     }
 }
 
-/// The same where there is no run: its groups are made for a moment.
+/// The same without a run: the groups are made temporarily.
 ///
 /// # Errors
 /// As [`System::check_limits`].
@@ -41,7 +41,7 @@ pub fn check_limits<'a>(wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>)
 }
 
 fn try_limits(places: &[Place], component: &str, limits: &Limits) -> Result<()> {
-    // Open files and links are no matter of groups.
+    // Open files and links are not limited by groups.
     let is_free = limits.cpu_cores.is_none() && limits.memory_bytes.is_none() && limits.pids.is_none();
     if is_free && limits.block == BlockLimits::default() {
         return Ok(());
@@ -56,7 +56,7 @@ fn try_limits(places: &[Place], component: &str, limits: &Limits) -> Result<()> 
 /// Whether a component can have its ports.
 ///
 /// # Errors
-/// [`Error::PortTaken`]: the first that somebody has.
+/// [`Error::PortTaken`]: the first that is in use.
 pub fn check_ports(component: &str, ports: &[u16]) -> Result<()> {
     ports::check_free(component, ports)
 }

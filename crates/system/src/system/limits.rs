@@ -1,4 +1,4 @@
-//! A living component given other limits.
+//! Giving a living component other limits.
 
 use super::System;
 use crate::cgroup::group::LimitError;
@@ -9,14 +9,14 @@ use crate::spec::{Limits, LinkLimits, Unavailable};
 use crate::sync::lock;
 
 impl System {
-    /// Gives a living component other limits: what is not in them is limited no longer. Returns what this host
-    /// cannot do of it.
+    /// Gives a living component other limits: whatever they omit becomes unlimited. Returns what this host cannot do
+    /// of them.
     ///
     /// # Errors
     /// [`Error::Limit`]: the kernel refused one, or took another value. Those before it are in force.
     pub fn limit(&self, component: &Component, limits: &Limits) -> Result<Vec<Unavailable>> {
         let inner = &component.inner;
-        // One at a time: two that change the same group would each read the other's value back.
+        // One at a time: two that change the same group would read back each other's value.
         let mut life = lock(&inner.life);
         let failed = |LimitError { limit, why, hint }| Error::Limit {
             component: inner.spec.name.clone(),
@@ -24,7 +24,7 @@ impl System {
             why,
             hint,
         };
-        // What is in force is kept as it changes: the next ones are compared with that, and some may fail here.
+        // Recorded as it changes: the next limits are compared with what is in force, and some may fail here.
         let unavailable = inner.group.change(&mut life.limits, limits).map_err(failed)?;
         if life.limits.open_files != limits.open_files {
             if let Err(error) = limit_open_files(inner, limits.open_files) {

@@ -41,7 +41,7 @@ use crate::process::spawn::Spawner;
 use crate::spec::Unavailable;
 use crate::sync::lock;
 
-/// How long processes that were killed may take to be gone.
+/// How long killed processes may take to be gone.
 const KILLED_NS: u64 = 10_000_000_000;
 
 /// What a system is made for and where.
@@ -49,28 +49,28 @@ const KILLED_NS: u64 = 10_000_000_000;
 pub struct SystemSpec {
     /// The run: names cgroups and the state file.
     pub run_id: String,
-    /// Where the run's record is, for whoever finds the state file.
+    /// Where the run's record is, for a reader of the state file.
     pub run_dir: PathBuf,
-    /// A folder for the components' data. It is made, and removed with all it holds when the system is closed.
+    /// A folder for the components' data. It is made, and removed with all its contents when the system is closed.
     pub scratch: PathBuf,
     /// The folder of state files; see [`state::default_dir`].
     pub state_dir: PathBuf,
     /// Takes the system down when loadlab is gone.
     pub guardian: Option<Guardian>,
-    /// Where `/proc/self/mountinfo` and the cgroup mounts are looked for: `/`. Tests give another folder; one
-    /// that is empty stands for a host without cgroups.
+    /// Where `/proc/self/mountinfo` and the cgroup mounts are looked up: `/`. Tests use another folder; an empty one
+    /// represents a host without cgroups.
     pub cgroup_root: PathBuf,
-    /// A log is cut when it is larger.
+    /// A log is cut when it exceeds this size.
     pub log_limit_bytes: u64,
     /// A program that calls [`crate::relay::main`] when its first argument is [`crate::relay::ARG`]; without one there
     /// are no relays.
     pub exe: Option<PathBuf>,
-    /// What no message may quote of the components' logs.
+    /// Secrets of the components' logs that no message may quote.
     pub secrets: Secrets,
 }
 
 impl SystemSpec {
-    /// On this host, with the usual bounds.
+    /// For this host, with the usual bounds.
     pub fn new(run_id: &str, run_dir: &Path, scratch: &Path, guardian: Option<Guardian>) -> SystemSpec {
         SystemSpec {
             run_id: run_id.to_owned(),
@@ -89,14 +89,14 @@ impl SystemSpec {
 /// How a component was taken down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It followed the signal, or had ended before.
+    /// It obeyed the signal, or had already ended.
     Exited,
     /// It did not, and was killed.
     Killed,
 }
 
 impl Ending {
-    /// As the record has it: `exited` or `killed`.
+    /// The word used in the record: `exited` or `killed`.
     pub fn as_str(self) -> &'static str {
         match self {
             Ending::Exited => "exited",
@@ -105,7 +105,7 @@ impl Ending {
     }
 }
 
-/// What taking down came to.
+/// The result of taking down.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Takedown {
     /// How its first process ended.
@@ -141,19 +141,19 @@ pub struct System {
     closed: bool,
 }
 
-/// What is started, beside what its spec says.
+/// What is started, beyond what its spec contains.
 pub(crate) enum Role {
     /// A component of the plan.
     Component,
     /// A command of the plan: its end is not reported.
     Command,
-    /// A relay before a component, with its standard input.
+    /// A relay in front of a component, with its standard input.
     Relay(OwnedFd),
 }
 
 impl System {
     /// Prepares the host: state file, scratch folder, cgroups. What the host lacks is in
-    /// [`unavailable`](Self::unavailable). What components do unasked comes through the receiver.
+    /// [`unavailable`](Self::unavailable). What components do on their own comes through the receiver.
     pub fn new(spec: SystemSpec) -> Result<(System, Receiver<Notice>)> {
         let (send, notices) = channel();
         let monitor = Monitor::start(spec.log_limit_bytes, send)?;
@@ -198,7 +198,7 @@ impl System {
     }
 
     fn make_scratch(&mut self) -> Result<()> {
-        // A folder that was there before is used and not removed.
+        // A folder that already existed is used and not removed.
         self.owns_scratch = !self.scratch.exists();
         if self.owns_scratch {
             self.ledger.made(Resource::Dir(self.scratch.clone()))?;
@@ -214,7 +214,7 @@ impl System {
         &self.groups.places
     }
 
-    /// What this host cannot give any component.
+    /// What this host cannot provide to any component.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
     }
@@ -235,13 +235,13 @@ impl System {
         kept.into_iter().filter(|c| !c.is_command).map(|inner| Component { inner }).collect()
     }
 
-    /// Components that ended though nobody asked them to.
+    /// Components that ended without being asked to.
     pub fn died(&self) -> Vec<Component> {
         self.components().into_iter().filter(|c| c.ended().is_some() && !c.inner.is_leaving()).collect()
     }
 
-    /// Name and value for the environment of whatever else is started for the run: the guardian and `clean` find it by
-    /// this.
+    /// Name and value for the environment of whatever else is started for the run: the guardian and `clean` find it
+    /// by this.
     pub fn mark(&self) -> (String, String) {
         let mark = self.ledger.mark();
         mark.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap_or_default()
@@ -260,7 +260,7 @@ impl System {
         down.and(removed)
     }
 
-    /// Removes what an engine was asked for and gave no answer to, should it come yet.
+    /// Removes what an engine was asked for and has not answered, in case it still appears.
     fn await_asked(&self, resource: Resource) -> Result<()> {
         let Resource::Asked { socket, label, .. } = &resource else { return Ok(()) };
         let settled_ns = clock::now_ns() + clean::SETTLES_NS;
@@ -271,7 +271,7 @@ impl System {
         }
     }
 
-    /// Removes all there is to remove; one thing that fails does not keep the others.
+    /// Removes everything; one failure does not stop the others.
     fn remove(&self) -> Result<()> {
         let until_ns = clock::now_ns() + KILLED_NS;
         let mut results = Vec::new();
@@ -312,7 +312,7 @@ impl Drop for System {
         if self.closed {
             return;
         }
-        // What fails here is in the ledger, and the guardian takes over when it is dropped.
+        // Anything that fails here is in the ledger, and the guardian takes over when it is dropped.
         for inner in self.monitor.all().into_iter().rev() {
             let _ = self.take_down(&inner, Some(0));
         }

@@ -8,7 +8,7 @@ use crate::netns::{Net, no_link};
 
 /// What can be done to the network of an isolated component while it runs. All of them need [`crate::Isolation::Each`].
 impl System {
-    /// Gives the system the run's namespaces: components that come up from now on are put into theirs.
+    /// Gives the system the run's namespaces: components that come up from now on are put into their own.
     pub fn isolate(&mut self, net: Net) {
         self.net = Some(net);
     }

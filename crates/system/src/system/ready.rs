@@ -1,4 +1,4 @@
-//! Waiting until a component is up, while watching that it still lives.
+//! Waiting until a component is up, while watching that it is still alive.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
@@ -14,28 +14,29 @@ use crate::http;
 use crate::spec::Ready;
 use crate::system::System;
 
-/// Pause between two attempts: short at first, since a small component is up in a few milliseconds, and twice as long
-/// each time up to the second.
+/// Pause between two attempts: short at first, since a small component is up in a few milliseconds, then doubled each
+/// time up to the second value.
 const PAUSES_NS: (u64, u64) = (2_000_000, 15_000_000);
 /// How long a component without a readiness check must have lived.
 const ALIVE_NS: u64 = 50_000_000;
-/// The same for a container without a health check: its command starts a while after the engine reports it as running.
+/// The same for a container without a health check: its command starts a while after the engine reports it as
+/// running.
 const CONTAINER_ALIVE_NS: u64 = 300_000_000;
 /// Pause between two questions to a container engine.
 const ASK_NS: u64 = 50_000_000;
-/// Time limit of the first HTTP attempt; each later one has twice that of the one before.
+/// Time limit of the first HTTP attempt; each later one has twice that of its predecessor.
 const FIRST_ATTEMPT_NS: u64 = 1_000_000_000;
 
 impl System {
-    /// Waits until a component is ready, and returns after how many seconds since its start it was.
+    /// Waits until a component is ready, and returns how many seconds after its start that was.
     ///
     /// Errors: it ended meanwhile (returned at once), its time was up (both with the last lines of its logs), or
-    /// `cancel` was.
+    /// `cancel` was triggered.
     pub fn ready(&self, component: &Component, cancel: &Cancel) -> Result<f64> {
         self.ready_when(component, &component.spec().ready, cancel)
     }
 
-    /// The same by a sign that was not known when it was started, such as one with its address.
+    /// The same with a check that was not known when it was started, such as one with its address.
     ///
     /// # Errors
     /// As for [`System::ready`].
@@ -53,7 +54,7 @@ impl System {
             if !matches!(check, Check::Alive) {
                 match check.attempt(component, until_ns, cancel) {
                     Ok(()) => return is_ready(component),
-                    // An attempt cut short by the deadline says less than those before it.
+                    // An attempt cut short by the deadline is less informative than those before it.
                     Err(why) if last.is_none() || clock::now_ns() < until_ns => last = Some(why),
                     Err(_) => {}
                 }
@@ -84,10 +85,10 @@ impl System {
     }
 }
 
-/// Waits until something that runs already answers, and returns after how many seconds it did.
+/// Waits until something that is already running answers, and returns after how many seconds it did.
 ///
 /// # Errors
-/// Its time was up, or `cancel` was.
+/// Its time was up, or `cancel` was triggered.
 pub fn answers(name: &str, ready: &Ready, cancel: &Cancel) -> Result<f64> {
     let (begun_ns, mut attempt_ns) = (clock::now_ns(), FIRST_ATTEMPT_NS);
     let (within_ns, waited_for) = match ready {
@@ -117,7 +118,7 @@ pub fn answers(name: &str, ready: &Ready, cancel: &Cancel) -> Result<f64> {
     }
 }
 
-/// One attempt of a readiness check; one that took too long lets the next take twice as long.
+/// One attempt of a readiness check; an attempt that timed out lets the next take twice as long.
 fn get(
     url: &str,
     until_ns: u64,
@@ -202,7 +203,7 @@ impl Check {
         }
     }
 
-    /// One attempt; the error is why not, in words.
+    /// One attempt; the error is the reason in words.
     fn attempt(
         &mut self,
         component: &Component,
@@ -227,7 +228,7 @@ impl Check {
     }
 }
 
-/// One without a check is well when it has lived for a moment.
+/// One without a check is healthy when it has lived for a moment.
 fn is_healthy(component: &Component) -> std::result::Result<(), String> {
     let health = match &component.inner.origin {
         Origin::Process => Health::Unchecked,

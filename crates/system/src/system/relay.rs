@@ -1,4 +1,5 @@
-//! loadlab's end of a relay: started before its component, given the link's shape, asked for its counts, taken down with it.
+//! loadlab's end of a relay: starts it before its component, sends it the link's shape, asks for its counts, takes it
+//! down with the component.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IoSlice, Write};
@@ -35,7 +36,7 @@ pub(crate) struct Relay {
     shape: LinkShape,
 }
 
-/// What a relay is called.
+/// A relay's name.
 fn name_of(component: &str) -> String {
     format!("{component}-relay")
 }
@@ -50,7 +51,7 @@ fn shape_of(limits: &LinkLimits) -> LinkShape {
 }
 
 impl System {
-    /// The relay that stands before a component, if one does: a component like others, watched as they are.
+    /// The relay in front of a component, if there is one: a component like others, and watched like them.
     pub fn relay_of(&self, component: &str) -> Option<Component> {
         lock(&self.relays).get(component).map(|relay| Component { inner: relay.inner.clone() })
     }
@@ -63,8 +64,8 @@ impl System {
         relay.set_shape(&shape, &[]).ok().map(|report| report.counts)
     }
 
-    /// Puts a component's relay in its place, if it is to have one, and limits its link: in force before its first
-    /// instruction, as all limits are. Returns what is in force.
+    /// Puts a component's relay in place, if it is to have one, and limits its link: in force before its first
+    /// instruction, like all limits. Returns what is in force.
     pub(crate) fn prepare_link(
         &self,
         spec: &ComponentSpec,
@@ -73,7 +74,7 @@ impl System {
         self.start_relay(spec, placement)?;
         let limited = self.limit_link(&spec.name, &LinkLimits::default(), &spec.limits.link);
         if limited.is_err() {
-            // Report the first error. A relay that stayed would be taken for the next one's.
+            // Report the first error. A relay that stayed would be mistaken for the next one's.
             let _ = self.end_relay(&spec.name);
         }
         limited
@@ -128,7 +129,7 @@ impl System {
         relay.map_or(Ok(()), |relay| self.take_down(&relay.inner, Some(0)).map(drop))
     }
 
-    /// Shapes a component's link; returns what is in force, as the kernel and the relay say.
+    /// Shapes a component's link; returns what is in force, as the kernel and the relay report it.
     pub(crate) fn limit_link(
         &self,
         component: &str,

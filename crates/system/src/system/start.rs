@@ -19,7 +19,7 @@ use crate::process::{self, ProcessFamily, ProcessId, kill, ports};
 use crate::spec::{ComponentSpec, LinkLimits, Unavailable};
 
 impl System {
-    /// Starts a component under its limits. It is not ready then; see [`ready`](Self::ready).
+    /// Starts a component under its limits. It is not ready yet; see [`ready`](Self::ready).
     pub fn up(&self, spec: &ComponentSpec) -> Result<Component> {
         if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
@@ -32,8 +32,8 @@ impl System {
         Ok(Component { inner: self.start(spec, Role::Component)? })
     }
 
-    /// Nobody outside of the system listens where the component will be asked whether it is ready: it would be taken
-    /// for the component, which finds its port taken and ends later, or never does.
+    /// Checks that nothing outside the system listens where the component's readiness will be checked: it would be
+    /// mistaken for the component, which finds its port taken and ends later, or never does.
     fn check_ready_is_its_own(&self, spec: &ComponentSpec) -> Result<()> {
         let Some(port) = spec.ready.port_here().filter(|port| !spec.ports.contains(port)) else {
             return Ok(());
@@ -50,7 +50,7 @@ impl System {
         let (is_command, is_component) = (matches!(role, Role::Command), matches!(role, Role::Component));
         let placement = match &self.net {
             Some(net) if is_component => net.join(&spec.name, spec.relay.is_some())?,
-            // Commands are where the load is.
+            // Commands run where the load is.
             Some(net) => NetworkPlacement { network: Some(net.common()?), ..NetworkPlacement::default() },
             None => NetworkPlacement::default(),
         };
@@ -63,7 +63,7 @@ impl System {
             Err(error) => {
                 let dirs = group.dirs();
                 let until_ns = clock::now_ns() + KILLED_NS;
-                // Report the first error; what is left here goes with the run's folder.
+                // Report the first error; anything left here goes with the run's folder.
                 let _ = kill::kill_groups(&dirs, until_ns);
                 let _ = group.remove(until_ns);
                 let _ = self.end_relay(&spec.name);
@@ -100,7 +100,7 @@ impl System {
             ended: Default::default(),
             origin: Origin::Process,
         });
-        // Kept before anything below can fail: dropping the system then takes it down.
+        // Tracked before anything below can fail: dropping the system then takes it down.
         self.monitor.keep(inner.clone());
         self.ledger.made(Resource::Group(id))?;
         if let Err(error) = check_open_files(&inner).and_then(|()| limits::check_cpus(&inner)) {
@@ -159,13 +159,13 @@ impl System {
         };
         let started_ns = clock::now_ns();
         let pid = self.spawner.launch(launch).map_err(|error| launch_failed(spec, error))?;
-        // It is our child and not reaped: the pid is its own, even if it has ended.
+        // It is our unreaped child: the pid is its own, even if it has ended.
         let start_ticks = process::stat(pid).map_or(0, |s| s.start_ticks);
         Ok((ProcessId { pid, start_ticks }, logs, started_ns))
     }
 }
 
-/// The limit of open files as the kernel has it for the process.
+/// Checks the limit of open files against what the kernel has for the process.
 fn check_open_files(inner: &Inner) -> Result<()> {
     let Some(wanted) = inner.spec.limits.open_files else { return Ok(()) };
     match limits::open_files_of(inner.id.pid) {

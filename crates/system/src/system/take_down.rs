@@ -1,4 +1,4 @@
-//! Taking down: asked to end, killed after its time, and whatever it left behind with it.
+//! Taking down: asks a component to end, kills it when its time is up, and removes whatever it left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::ledger::state::Resource;
 use crate::process::kill;
 
-/// How long those that stay behind when a component's first process has ended in order may take.
+/// How long processes that stay behind may take once a component's first process has ended cleanly.
 const STRAGGLERS_NS: u64 = 500_000_000;
-/// Pause between looks at who is left.
+/// Pause between checks for remaining processes.
 const LOOK_NS: u64 = 5_000_000;
 
 impl System {
-    /// Takes a component down: the stop signal to its group, time to follow it, then the end of everything in its
-    /// cgroup (without one: of its family), daemons and all. Taking down one that has ended removes what it left.
+    /// Takes a component down: the stop signal to its group, time to obey it, then the end of everything in its
+    /// cgroup (without one: of its family), daemons included. Taking down one that has ended removes what it left.
     pub fn down(&self, component: &Component) -> Result<Takedown> {
         self.take_down(&component.inner, None)
     }
@@ -28,8 +28,7 @@ impl System {
         self.take_down(&component.inner, Some(0))
     }
 
-    /// Takes all components down, the newest first. One that fails does not keep the others up; the first error
-    /// is returned.
+    /// Takes all components down, newest first. One failure does not keep the others up; the first error is returned.
     pub fn down_all(&self) -> Result<Vec<(Component, Takedown)>> {
         let mut downs = Vec::new();
         let mut failed = None;
@@ -53,7 +52,7 @@ impl System {
         inner.group.lift_cpu();
         if within_ns != Some(0) {
             inner.send(inner.spec.stop.signal);
-            // A stopped one could not act on it.
+            // A stopped one could not act on the signal.
             inner.send(crate::spec::Signal::CONT);
         }
         let ending = match Cancel::new().wait_for(Some(std::os::fd::AsFd::as_fd(&inner.pidfd)), until_ns) {
@@ -65,14 +64,14 @@ impl System {
             let patience_ns = if within_ns == Some(0) { 0 } else { STRAGGLERS_NS };
             stragglers = wait_for_none(inner, until_ns.min(clock::now_ns() + patience_ns));
         } else {
-            // With a pidfd unreaped children cannot be missed even where there is no cgroup.
+            // With a pidfd unreaped children cannot be missed even without a cgroup.
             inner.send(crate::spec::Signal::KILL);
         }
         let escaped = inner.escaped().len();
         self.end_all(inner)?;
         inner.wait_reaped();
         self.forget(inner)?;
-        // Until now it may have had something to say.
+        // Not earlier: until now it may have had something to send.
         self.end_relay(&inner.spec.name)?;
         Ok(Takedown { ending, stragglers, escaped, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
     }
@@ -95,13 +94,13 @@ impl System {
 
     fn forget(&self, inner: &Arc<Inner>) -> Result<()> {
         self.monitor.forget(inner);
-        // A folder that stays is below the run's, which the ledger has.
+        // A folder that remains is below the run's, which the ledger has.
         let _ = inner.group.remove(clock::now_ns() + KILLED_NS);
         self.ledger.done(Resource::Group(inner.id))
     }
 }
 
-/// Waits until nobody is left, at most until then; returns how many are.
+/// Waits at most until then for all processes to be gone; returns how many are left.
 fn wait_for_none(inner: &Inner, until_ns: u64) -> usize {
     let never = Cancel::new();
     loop {

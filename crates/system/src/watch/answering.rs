@@ -1,7 +1,7 @@
-//! Without a plan: the processes of this machine that answer at an address, and those that they ask in turn.
+//! Without a plan: finds the processes of this machine that answer at an address, and those they call in turn.
 //!
-//! A listening socket leads to the processes that hold it, and their connections to further ones. Each becomes a component
-//! of its own, by the name of its program, and is watched like one of a plan.
+//! A listening socket leads to the processes that hold it, and their connections lead to further ones. Each becomes a
+//! component named after its program, and is watched like one of a plan.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -19,27 +19,27 @@ use crate::error::Result;
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 use crate::watch::target::Target;
 
-/// No more processes are followed.
+/// How many processes are followed at most.
 const MOST: usize = 8;
-/// Open sockets that are looked at in one look, of all processes together.
+/// How many open sockets one look inspects, over all processes.
 const MOST_SOCKETS: usize = 50_000;
-/// Nor are more network namespaces looked into: each takes a thread.
+/// How many network namespaces are inspected at most: each takes a thread.
 const MOST_NAMESPACES: usize = 32;
-/// From the first one: what it asks, what that asks, and so on.
+/// From the first one: what it calls, what that calls, and so on.
 const HOPS: usize = 3;
-/// Connections to databases are made with the first requests: after so many nanoseconds of load there is another look.
+/// Connections to databases are opened with the first requests: look again after this many nanoseconds of load.
 const AGAIN_NS: [u64; 3] = [SECOND_NS / 2, SECOND_NS, 2 * SECOND_NS];
 
 /// A look that takes more CPU time than this would disturb the load.
 const COSTLY_NS: u64 = SECOND_NS / 20;
 
-/// Services of the machine that nearly every process is connected to, and that answer no request.
+/// System services that nearly every process is connected to, and that answer no request.
 const OF_THE_MACHINE: [&str; 4] = ["/run/systemd/", "/run/dbus/", "/var/run/dbus/", "@/tmp/.X11-unix/"];
 
-/// Where somebody answers.
+/// Where a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listening {
-    /// At an address of TCP.
+    /// At a TCP address.
     Inet(SocketAddr),
     /// At a Unix socket, by the path of its file.
     Unix(String),
@@ -69,14 +69,14 @@ impl std::fmt::Display for Listening {
 pub struct AnsweringProcess {
     /// Its program's name; a second one of the same name is `name-2`.
     pub name: String,
-    /// The first of its tree.
+    /// The root of its process tree.
     pub process: ProcessId,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answering {
-    /// Those that answer first, then those that they ask.
+    /// First those that answer, then those they call.
     pub processes: Vec<AnsweringProcess>,
     /// What could not be found, and why.
     pub not_seen: Vec<String>,
@@ -88,12 +88,12 @@ impl Answering {
         self.processes.iter().map(AnsweringProcess::target).collect()
     }
 
-    /// Names, in the order in which they ask one another.
+    /// Names, in the order in which they call one another.
     pub fn names(&self) -> Vec<String> {
         self.processes.iter().map(|p| p.name.clone()).collect()
     }
 
-    /// `watching web (pid 4711), redis-server (pid 815)`: those from this place on; `None` if there are none.
+    /// `watching web (pid 4711), redis-server (pid 815)`: those from this index on; `None` if there are none.
     pub fn described(&self, from: usize) -> Option<String> {
         let all = self.processes.iter().skip(from);
         let named: Vec<String> = all.map(|p| format!("{} (pid {})", p.name, p.process.pid)).collect();
@@ -108,7 +108,7 @@ impl Answering {
         let program = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
         let program = program.trim().replace(|c: char| c.is_control() || c.is_whitespace(), "-");
         let program = if program.is_empty() { "process".to_owned() } else { program };
-        // Samples of the load itself and of the machine have these names.
+        // These names are in use for samples of the load itself and of the machine.
         let is_taken = |name: &str| {
             ["loadlab", "host", "probes"].contains(&name) || self.processes.iter().any(|p| p.name == name)
         };
@@ -119,10 +119,10 @@ impl Answering {
 }
 
 impl AnsweringProcess {
-    /// Its cgroup where that is its alone, as a container's is: limits are there. Else its tree of processes.
+    /// Its cgroup if it has that to itself, as a container does: that is where limits are. Else its process tree.
     fn target(&self) -> Target {
         let mut tree = Target::process_tree(&self.name, self.process);
-        // Its processes are known from now on, not from its first turn on.
+        // Its processes must be known at once, not only from its first turn on.
         tree.read_now();
         let family = ProcessFamily { leader: self.process, mark: String::new() };
         let own: BTreeSet<u32> = family.members(&process::snapshot()).iter().map(|s| s.pid).collect();
@@ -135,11 +135,12 @@ impl AnsweringProcess {
 
 /// The address is one of this machine's, in this network namespace.
 pub fn is_local(ip: IpAddr) -> bool {
-    // Only an address of one's own can be bound to.
+    // Only a local address can be bound to.
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Finds who answers at these addresses, those that are asked by name, and whom they ask. What is found already stays.
+/// Finds the processes that answer at these addresses, the explicitly given ones, and those they call. Earlier finds
+/// are kept.
 pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: Answering) -> Answering {
     if addresses.is_empty() && asked.is_empty() && found.processes.is_empty() {
         return found;
@@ -168,7 +169,7 @@ pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: A
         }
         pids.iter().for_each(|pids| look.add(&mut found, pids));
     }
-    // Those found in one hop are asked for the next.
+    // Those found in one hop are the callers of the next.
     let mut from = 0;
     for _ in 0..HOPS {
         let next = found.processes.len();
@@ -184,8 +185,8 @@ pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: A
     found
 }
 
-/// Who holds sockets that listen at one address: those that share one are one server, a master with its workers, and the
-/// others another one each.
+/// The processes holding sockets that listen at one address: those that share a socket are one server, a master with
+/// its workers; the others are separate servers.
 fn holding<'a>(held: impl Iterator<Item = &'a BTreeSet<u32>>) -> Vec<BTreeSet<u32>> {
     let mut groups: Vec<BTreeSet<u32>> = Vec::new();
     for pids in held {
@@ -197,11 +198,11 @@ fn holding<'a>(held: impl Iterator<Item = &'a BTreeSet<u32>>) -> Vec<BTreeSet<u3
     groups
 }
 
-/// All sockets, and who holds them.
+/// All sockets, and the processes that hold them.
 struct Look {
     /// Those of this network namespace first, then those of others, such as containers'.
     sockets: Vec<Socket>,
-    /// How many are of this one.
+    /// How many are of this namespace.
     here: usize,
     unix: Vec<UnixSocket>,
     holders: HashMap<u32, BTreeSet<u32>>,
@@ -213,7 +214,7 @@ impl Look {
         let (mut sockets, mut subset, mut unix) = (Vec::new(), Subset::default(), Vec::new());
         let mut own = SocketTable::here()?;
         own.read(&mut subset, &mut sockets)?;
-        // A kernel may come without the table of Unix sockets.
+        // A kernel may lack the table of Unix sockets.
         let _ = own.read_unix(&mut unix);
         let here = sockets.len();
         let mut processes = process::snapshot();
@@ -241,8 +242,8 @@ impl Look {
         Ok(Look { sockets, here, unix, holders, processes })
     }
 
-    /// Processes that hold a listener of the address: of several listeners (`SO_REUSEPORT`) those of each, if they do not
-    /// share them.
+    /// Processes that hold a listener of the address; with several listeners (`SO_REUSEPORT`) a set for each, unless
+    /// they are shared.
     fn listening(&self, address: SocketAddr) -> Vec<BTreeSet<u32>> {
         // `0.0.0.0:80` of another namespace is another address.
         let own = self.sockets.get(..self.here).unwrap_or_default();
@@ -251,7 +252,7 @@ impl Look {
             let listeners = at_port().filter(|s| is_at(s.local.ip()));
             holding(listeners.filter_map(|s| self.holders.get(&s.inode)))
         };
-        // Who listens at the address itself gets its connections, whoever listens at all of them.
+        // A listener on the specific address takes precedence over one on all addresses.
         let of_address = held(&|ip| ip == address.ip());
         if of_address.is_empty() { held(&|ip| ip.is_unspecified()) } else { of_address }
     }
@@ -285,8 +286,8 @@ impl Look {
     fn asked_by(&self, leader: ProcessId) -> Vec<BTreeSet<u32>> {
         let family = ProcessFamily { leader, mark: String::new() };
         let own: BTreeSet<u32> = family.members(&self.processes).iter().map(|s| s.pid).collect();
-        // Connections that are made for one request live for less time than a look at all processes takes: so these are
-        // read anew, and their holders at once.
+        // Connections made for one request live shorter than a look at all processes takes, so these are read anew,
+        // and their holders at once.
         let mut now = Vec::new();
         let read = |table: SocketTable| { table }.read(&mut Subset::default(), &mut now);
         if SocketTable::of_process(leader.pid).and_then(read).is_err() {
@@ -294,12 +295,12 @@ impl Look {
         }
         let held: HashSet<u32> = own.iter().flat_map(|pid| process::sockets_of(*pid)).collect();
         let is_own = |s: &&Socket| !s.is_listener && held.contains(&s.inode);
-        // The other end of a connection says who accepted it, in whatever namespace; one that waits in the queue of a
-        // listener is nobody's yet.
+        // The other end of a connection shows who accepted it, in any namespace; one that waits in a listener's queue
+        // has no holder yet.
         let ends: HashMap<(SocketAddr, SocketAddr), u32> =
             self.sockets.iter().filter(|s| !s.is_listener).map(|s| ((s.local, s.remote), s.inode)).collect();
         let accepted = |s: &Socket| self.holders.get(ends.get(&(s.remote, s.local))?).cloned();
-        // An end that accepted does not ask: somebody listens at its port.
+        // An accepting end does not call: something listens at its port.
         let ports: HashSet<u16> =
             self.sockets.iter().filter(|s| s.is_listener).map(|s| s.local.port()).collect();
         let asks = |s: &&Socket| !ports.contains(&s.local.port()) || ports.contains(&s.remote.port());
@@ -318,7 +319,7 @@ impl Look {
         asked.filter(|pids| pids.is_disjoint(&own)).collect()
     }
 
-    /// Adds the first process of those that share a socket: a master before its workers.
+    /// Adds the first process of those that share a socket: a master comes before its workers.
     fn add(&self, found: &mut Answering, pids: &BTreeSet<u32>) {
         let parents: BTreeMap<u32, &Stat> = self.processes.iter().map(|s| (s.pid, s)).collect();
         let is_first = |pid: &&u32| parents.get(pid).is_some_and(|s| !pids.contains(&s.parent));
@@ -337,7 +338,7 @@ impl Look {
     }
 }
 
-/// Tables of the network namespaces that other processes are in, where they may be read.
+/// Tables of the network namespaces of other processes, as far as they may be read.
 fn other_namespaces(processes: &[Stat]) -> Vec<SocketTable> {
     let namespace_of = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|m| m.ino());
     let mut seen: HashSet<u64> = namespace_of(std::process::id()).into_iter().collect();
@@ -346,11 +347,11 @@ fn other_namespaces(processes: &[Stat]) -> Vec<SocketTable> {
 }
 
 impl Watcher {
-    /// Looks again once the load runs, since connections to databases are often made with the first requests, and watches
-    /// whoever has come. What was not found is said as part of the evidence.
+    /// Looks again once the load runs, since connections to databases are often opened with the first requests, and
+    /// watches whatever was added. What was not found is reported as part of the evidence.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be created.
     pub fn follow(&mut self, addresses: Vec<Listening>, mut found: Answering, emit: Emit) -> Result<()> {
         let (stop, reader) = (self.stopper(), self.reader.clone());
         self.spawn("loadlab-follow", move || {
@@ -366,7 +367,7 @@ impl Watcher {
                 if let Some(text) = found.described(before) {
                     emit(Watched::Note(text));
                 }
-                // A machine with a million sockets is not looked through again.
+                // A machine with a million sockets is not scanned again.
                 if own_cpu_ns() - began_ns > COSTLY_NS {
                     break;
                 }
@@ -392,7 +393,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::process::{Child, Command, Stdio};
 
-    /// A program that listens, and is connected to another port if one is given; it says which port it has.
+    /// A program that listens, and is connected to another port if one is given; it prints its port.
     fn server(next: Option<u16>) -> (Child, u16) {
         let program = "import socket,sys\n\
             s=socket.socket(); s.bind(('127.0.0.1',0)); s.listen()\n\
@@ -420,7 +421,7 @@ mod tests {
         assert!(names[0].starts_with("python") && names[1] == format!("{}-2", names[0]), "{names:?}");
         let described = format!("watching {} (pid {})", names[1], back.id());
         assert_eq!((found.described(1), found.described(2)), (Some(described), None));
-        // A second look finds nobody twice.
+        // A second look finds nothing twice.
         assert_eq!(find_answering(&[address], &[], found.clone()), found);
         for child in [&mut front, &mut back] {
             drop(child.stdin.take());
@@ -454,7 +455,7 @@ mod tests {
             pids
         };
         assert_eq!(find(port.parse().unwrap()), BTreeSet::from([one.id(), two.id()]));
-        // The same where they are asked by another one.
+        // The same when another process calls them.
         assert_eq!(find(front_port), BTreeSet::from([front.id(), one.id(), two.id()]));
         for child in [&mut one, &mut two, &mut front] {
             drop(child.stdin.take());
@@ -510,7 +511,7 @@ mod tests {
         let found = find_answering(&[address], &[], Answering::default());
         assert!(found.processes.is_empty());
         assert!(found.not_seen[0].starts_with("the process that answers at 127.0.0.1:"), "{found:?}");
-        // What is elsewhere is not looked for.
+        // Other machines are not searched.
         let elsewhere =
             find_answering(&[Listening::Inet("192.0.2.1:80".parse().unwrap())], &[], Answering::default());
         assert_eq!(elsewhere, Answering::default());

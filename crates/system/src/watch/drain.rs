@@ -1,11 +1,11 @@
 //! Waiting, after the load, until the work is done.
 //!
-//! What "done" means is the caller's: an expression over probes, evaluated by whoever knows expressions.
+//! The caller defines "done": an expression over probes, which it evaluates itself.
 
 use crate::cancel::Cancel;
 use crate::clock;
 
-/// How often the condition is asked.
+/// How often the condition is evaluated.
 pub const POLL_NS: u64 = 100_000_000;
 
 /// How draining ended.
@@ -17,8 +17,8 @@ pub struct Drained {
     pub done: bool,
 }
 
-/// Asks the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is. `None` (not
-/// known yet, for a probe that failed) counts as "not yet". It is asked at least once.
+/// Evaluates the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is triggered. `None`
+/// (not known yet, for a probe that failed) counts as "not yet". It is evaluated at least once.
 pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cancel: &Cancel) -> Drained {
     let begun_ns = clock::now_ns();
     let until_ns = begun_ns.saturating_add(at_most_ns);
@@ -29,7 +29,7 @@ pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cance
         if done || now_ns >= until_ns || cancel.is_cancelled() {
             return ended(done);
         }
-        // On a grid from the beginning; a condition slower than the grid is asked again at once.
+        // On a grid from the beginning; a condition slower than the grid is evaluated again at once.
         cancel.wait_until(until_ns.min(begun_ns + k * POLL_NS));
     }
     Drained { took_s: 0.0, done: false }

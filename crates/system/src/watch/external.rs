@@ -1,7 +1,7 @@
-//! Something that runs already: found, watched, never started or stopped.
+//! Something that is already running: found, watched, never started or stopped.
 //!
-//! A process is found by its pid or its command and watched with its descendants, or by the control group it is
-//! in; a container by its name. What it reports about itself over a Prometheus endpoint becomes samples as well: see
+//! A process is found by its pid or its command and watched with its descendants, or by its control group; a
+//! container by its name. What it reports about itself over a Prometheus endpoint becomes samples as well: see
 //! [`crate::watch::scrape`].
 
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub enum ExternalSelector {
     Pid(u32),
     /// By its program, or the beginning of its command line.
     Command(String),
-    /// By its control group, a path below the place where those are.
+    /// By its control group, a path below their root.
     Cgroup(String),
     /// By a container's name or id.
     Container(String),
@@ -45,7 +45,7 @@ impl External {
     /// Finds it.
     ///
     /// # Errors
-    /// It is not there, or not the only one.
+    /// It does not exist, or is ambiguous.
     pub fn find(name: &str, seek: &ExternalSelector, engine: Option<&str>) -> Result<External> {
         let not =
             |what: String, hint: &'static str| Error::NotThere { component: name.to_owned(), what, hint };
@@ -95,7 +95,7 @@ impl External {
         }
     }
 
-    /// It was there and is not any more.
+    /// It existed and is gone.
     pub fn is_gone(&self) -> bool {
         match &self.kind {
             Kind::Process(id) | Kind::Container(id) => !id.is_alive(),
@@ -104,7 +104,7 @@ impl External {
     }
 }
 
-/// The one process of this command that none of the others has started.
+/// The one process of this command that was not started by another of them.
 fn by_command(command: &str) -> std::result::Result<ProcessId, String> {
     let own = std::process::id();
     let all = process::snapshot();
@@ -126,7 +126,7 @@ fn by_command(command: &str) -> std::result::Result<ProcessId, String> {
     }
 }
 
-/// The group of this path in every hierarchy that has it. Nothing outside of them is looked at.
+/// The group of this path in every hierarchy that has it. Nothing outside them is inspected.
 fn groups_at(root: &Path, path: &str) -> Vec<PathBuf> {
     let relative = path.trim_start_matches("/sys/fs/cgroup").trim_start_matches('/');
     if relative.is_empty() || relative.split('/').any(|part| part == "..") {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_process_is_watched_until_it_is_gone() {
-        // It speaks first: a process that was just started has no command line until its program is loaded.
+        // It prints first: a process that was just started has no command line until its program is loaded.
         let mut child = Command::new("sh")
             .args(["-c", "echo here; read -r _", "watched-7777"])
             .stdin(Stdio::piped())

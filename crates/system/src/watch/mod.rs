@@ -1,11 +1,11 @@
 //! The watcher: every component once a second (or more often), on the trial's clock, and every probe beside it.
 //!
-//! Readings are spread over the interval (`spread.rs`), at moments when no requests of a round rate fall due, by a
-//! thread that runs behind those of the load (`background.rs`): what is read must not be made worse by the reading.
-//! Each sample has the time at which it was read. All are read at once where that disturbs nobody and counters need it:
+//! Readings are spread over the interval (`spread.rs`), at moments when no requests of a round rate are due, by a
+//! thread with lower priority than the load's (`background.rs`): reading must not distort what is read. Each sample
+//! has the time at which it was read. All targets are read at once when that disturbs nothing and counters need it:
 //! before the clock's zero, when the load's schedule ends, and on request. Each probe has its own thread, since a
-//! system under load answers late, and that must not make the samples late. What is read goes to one closure; nothing is
-//! kept here.
+//! system under load answers late, and that must not make the samples late. Everything read goes to one closure;
+//! nothing is kept here.
 
 pub mod answering;
 pub(crate) mod drain;
@@ -33,11 +33,11 @@ use crate::error::{Error, Result};
 use crate::process::background;
 use crate::sync::lock;
 
-/// A reading that begins later than this is noted.
+/// A reading that starts later than this is noted.
 const LATE_NS: u64 = 100_000_000;
 /// Probes are read this often.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
-/// The evidence asks for the processes of targets this often, as they were last read.
+/// How often the evidence asks for the processes of targets, as last read.
 const MEMBERS_NS: u64 = 200_000_000;
 /// A reading at rest that is older than this at the clock's zero is repeated.
 const FRESH_NS: u64 = 200_000_000;
@@ -49,8 +49,8 @@ const BEFORE_ZERO_NS: u64 = 40_000_000;
 pub struct SampleTiming {
     /// From one reading of a target to its next, nanoseconds.
     pub interval_ns: u64,
-    /// When the schedule of the trial's loads ends, nanoseconds of [`clock::now_ns`]: nothing falls due any more, and
-    /// counters are read for what the load used.
+    /// When the schedule of the trial's loads ends, nanoseconds of [`clock::now_ns`]: nothing is due any more, and
+    /// counters are read to see what the load used.
     pub end_ns: Option<u64>,
 }
 
@@ -72,11 +72,11 @@ pub enum Watched {
     Note(String),
 }
 
-/// Where everything goes that is watched. It is called from several threads and must not block.
+/// Receives everything that is watched. It is called from several threads and must not block.
 pub type Emit = Arc<dyn Fn(Watched) + Send + Sync>;
 
-/// What is to be watched, and a reading of it before any load: what a component holds open by itself can be known only
-/// then. It is taken before a trial's clock has its zero, so that no load waits for it.
+/// What is to be watched, and a reading of it before any load: only then can it be seen what a component holds open
+/// on its own. It is taken before a trial's clock has its zero, so that no load waits for it.
 pub struct IdleReadings {
     targets: Vec<Target>,
     readings: Vec<(u64, Sample)>,
@@ -91,7 +91,7 @@ impl IdleReadings {
         IdleReadings { targets, readings, round }
     }
 
-    /// Open files of each where they are known, by name.
+    /// Open files of each by name, if known.
     pub fn open_files(&self) -> impl Iterator<Item = (&str, u64)> {
         self.readings.iter().filter_map(|(_, sample)| Some((sample.component.as_str(), sample.open_files?)))
     }
@@ -103,10 +103,11 @@ impl std::fmt::Debug for IdleReadings {
     }
 }
 
-/// Targets, and whose turn comes when.
+/// Targets, and when each has its turn.
 struct TargetTurns {
     targets: Vec<Target>,
-    /// Of each target, counted up. Those that need a look at all processes of the machine share one, and the look.
+    /// The place of each target, counted up. Those that need a look at all processes of the machine share one, and
+    /// the look.
     places: Vec<usize>,
     count: usize,
 }
@@ -129,7 +130,7 @@ impl TargetTurns {
         Spread::new(self.count, interval_ns)
     }
 
-    /// In place of one with the same name.
+    /// Replaces one with the same name.
     fn add(&mut self, target: Target) {
         let mut targets = std::mem::take(&mut self.targets);
         match targets.iter_mut().find(|t| t.name() == target.name()) {
@@ -139,7 +140,7 @@ impl TargetTurns {
         *self = TargetTurns::of(targets);
     }
 
-    /// Those whose slot it is.
+    /// Those in this slot.
     fn in_slot(&mut self, slot: u64, spread: Spread) -> impl Iterator<Item = &mut Target> {
         let turns = self.targets.iter_mut().zip(&self.places);
         turns.filter(move |(_, place)| spread.slot_of(**place) == slot).map(|(target, _)| target)
@@ -155,7 +156,8 @@ struct TargetReader {
 }
 
 impl TargetReader {
-    /// Reads those of a slot, or all, and hands them out: under the lock, so that readings of one target come in order.
+    /// Reads those of a slot, or all, and hands them out: under the lock, so that readings of one target come in
+    /// order.
     fn read(&self, slot: Option<(u64, Spread)>, round: &mut Round) {
         let mut turns = lock(&self.turns);
         let readings = match slot {
@@ -202,7 +204,8 @@ impl TargetReader {
         (spread, next)
     }
 
-    /// Reads until it is stopped, and all of them then. `marks` are moments at which all are read, in order.
+    /// Reads until stopped, and once more at that point, all of them. `marks` are moments at which all are read, in
+    /// order.
     fn watch(&self, interval_ns: u64, marks: &[u64], stop: &Cancel, round: &mut Round) {
         let (mut marks, mut was_late) = (marks.iter().copied().peekable(), false);
         let (mut spread, (mut slot, mut due_ns)) = self.next(interval_ns, None);
@@ -251,7 +254,7 @@ impl Watcher {
         Self::start_in(SampleTiming::default(), clock, IdleReadings::read(targets), probes, emit)
     }
 
-    /// The same for what was read already, in another rhythm; probes are read each second.
+    /// The same with existing readings, at another interval; probes are read each second.
     pub fn start_in(
         rhythm: SampleTiming,
         clock: TrialClock,
@@ -281,12 +284,12 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// Whoever reads beside it ends with it.
+    /// Ends readers that run beside it together with it.
     pub(crate) fn stopper(&self) -> Cancel {
         self.stop.clone()
     }
 
-    /// When the next of those who read beside it does.
+    /// The ticker for the next reader beside it.
     pub(crate) fn ticker(&mut self, clock: TrialClock) -> SecondTicker {
         self.beside += 1;
         SecondTicker { clock, phase_ns: spread::phase_beside(self.beside, SECOND_NS) }
@@ -302,7 +305,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Watches one more, in place of one with the same name: a component that was started again.
+    /// Watches one more, replacing one with the same name: a component that was started again.
     pub fn add(&self, target: Target) {
         lock(&self.reader.turns).add(target);
     }
@@ -310,13 +313,13 @@ impl Watcher {
     /// Reads every target now, beside the readings in turn: the loads are over, and what they used is to be counted.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be created.
     pub fn read_all(&mut self) -> Result<()> {
         let reader = self.reader.clone();
         self.spawn("loadlab-watch-end", move || reader.read(None, &mut Round::default()))
     }
 
-    /// Reads a last time, and returns when everything was handed out.
+    /// Reads a last time, and returns once everything was handed out.
     pub fn stop(self) {
         drop(self);
     }
@@ -326,7 +329,7 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.stop.cancel();
         for thread in self.threads.drain(..) {
-            // A panic in the closure was the caller's, and its thread has reported it.
+            // A panic in the closure is the caller's, and its thread has reported it.
             let _ = thread.join();
         }
     }
@@ -355,7 +358,7 @@ impl SecondTicker {
     pub fn each(self, stop: &Cancel, call: &mut dyn FnMut()) {
         let shifted = TrialClock { origin_ns: self.clock.origin_ns + self.phase_ns };
         call();
-        // One that takes longer than a second leaves out those that it covers.
+        // A call longer than a second skips the ones it overlaps.
         let mut due_ns = shifted.next_tick(clock::now_ns(), SECOND_NS).1;
         while !stop.wait_until(due_ns) {
             call();
@@ -381,7 +384,7 @@ fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) 
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
-                // In the record each time, and reported once while it fails in the same way.
+                // In the record each time, but reported only once while it fails in the same way.
                 let text = error.to_string();
                 sample.probes_failed.insert(probe.name().to_owned(), text.clone());
                 emit(Watched::Samples(vec![sample]));

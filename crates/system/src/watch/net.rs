@@ -1,8 +1,8 @@
-//! Counters of a network namespace: TCP, and the bytes of its links, which are exact where a component has one of its
-//! own. Loopback is left out: it never leaves the component.
+//! Counters of a network namespace: TCP, and the bytes of its links, which are exact if a component has its own
+//! namespace. Loopback is left out: it never leaves the component.
 //!
 //! They belong to a namespace, not to a process. Components that share the host's have no counters of their own; the
-//! host's line has them for all. Files stay open, and a file that is not there reads as nothing.
+//! host's line covers them all. Files stay open, and a missing file reads as nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use loadlab_record::sample::Tcp;
 
 use crate::cgroup::read::CachedFile;
 
-/// Sockets are looked at one by one where there are no more than this: each costs the kernel a line of text.
+/// Sockets are inspected one by one if there are no more than this: each costs the kernel a line of text.
 const MOST_BY_STATE: u64 = 2_000;
 
 /// TCP states by the kernel's number (include/net/tcp_states.h), from 1.
@@ -54,7 +54,7 @@ impl NetReader {
         }
     }
 
-    /// The namespace of a process, if it is another one than this thread's, which may have entered one of its own.
+    /// The namespace of a process, if it differs from that of this thread, which may have entered one of its own.
     pub fn of_other(pid: u32) -> Option<NetReader> {
         let link = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
         let (own, other) = (link("thread-self")?, link(&pid.to_string())?);
@@ -77,11 +77,11 @@ impl NetReader {
             tcp.orphaned = after(text, "TCP:", "orphan");
             sockets = sockets_in(text);
         }
-        // Those of servers that listen on `[::]` are here alone. Without IPv6 there is no such file.
+        // Those of servers that listen on `[::]` are only here. Without IPv6 there is no such file.
         let more = self.sockstat[1].read(buffer).and_then(|text| after(text, "TCP6:", "inuse"));
         if sockets.is_some_and(|n| n + more.unwrap_or(0) <= MOST_BY_STATE) {
-            // For each of the two the kernel walks through all of its table of connections: half a million places, full
-            // or empty, and milliseconds. Where no socket is of IPv6 and none waits there is nothing to be found.
+            // For each of the two the kernel walks through its whole table of connections: half a million slots, full
+            // or empty, and milliseconds. If there is no IPv6 socket and none waits, there is nothing to find.
             let is_v4_alone = more == Some(0) && tcp.time_wait == Some(0);
             for kept in self.tcp.iter().take(if is_v4_alone { 1 } else { 2 }) {
                 count_states(kept.read(buffer).unwrap_or_default(), &mut tcp.by_state);
@@ -90,13 +90,13 @@ impl NetReader {
         Some(tcp)
     }
 
-    /// Bytes received and sent over all links but loopback.
+    /// Bytes received and sent over all links except loopback.
     pub fn link_bytes(&self, buffer: &mut Vec<u8>) -> Option<(u64, u64)> {
         Some(link_bytes(self.dev.read(buffer)?))
     }
 }
 
-/// A number of a pair of lines `Tcp: NAME NAME …` and `Tcp: 1 2 …`.
+/// A number from a pair of lines `Tcp: NAME NAME …` and `Tcp: 1 2 …`.
 fn paired(text: &str, prefix: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -104,7 +104,7 @@ fn paired(text: &str, prefix: &str, name: &str) -> Option<u64> {
     values.split_ascii_whitespace().nth(at)?.parse().ok()
 }
 
-/// Sockets of IPv4 that belong to a process, listening ones included, and those of both families that wait.
+/// IPv4 sockets that belong to a process, including listening ones, and those of both families that wait.
 pub(super) fn sockets_in(sockstat: &str) -> Option<u64> {
     Some(after(sockstat, "TCP:", "inuse")? + after(sockstat, "TCP:", "tw")?)
 }

@@ -1,7 +1,7 @@
 //! Samples from a Prometheus endpoint: what a program, cAdvisor or node_exporter reports of CPU and memory.
 //!
-//! Read each second on the trial's clock by its own thread, since an endpoint may be slow and that must not
-//! make other samples late. Only what has a meaning in a sample is taken; nothing is guessed. Names are those of
+//! Read each second on the trial's clock by its own thread, since an endpoint may be slow and that must not make
+//! other samples late. Only values that have a meaning in a sample are taken; nothing is guessed. Names are those of
 //! the Prometheus client libraries (`process_*`), of cAdvisor (`container_*`) and of node_exporter (`node_*`).
 
 use std::collections::HashSet;
@@ -43,7 +43,7 @@ pub enum ScrapeError {
         /// Why.
         source: HttpError,
     },
-    /// It is no such endpoint, or not the one for these labels.
+    /// It is not such an endpoint, or not the one for these labels.
     #[error(
         "component `{component}`: GET {url}: {why}\nhint: it needs `process_*`, `container_*` (cAdvisor) or \
          `node_*` (node_exporter) metrics with the labels of `match`"
@@ -62,7 +62,7 @@ impl Scraper {
     /// Checks the URL.
     ///
     /// # Errors
-    /// It is none.
+    /// It is invalid.
     pub fn new(
         name: &str,
         url: &str,
@@ -80,7 +80,7 @@ impl Scraper {
         &self.name
     }
 
-    /// Reads it now; `stop` is asked every 20 ms whether to give up. `at_s` of the sample is 0.
+    /// Reads it now; `stop` is checked every 20 ms and ends the attempt. `at_s` of the sample is 0.
     ///
     /// # Errors
     /// It does not answer, or reports nothing that belongs in a sample.
@@ -103,7 +103,7 @@ impl Watcher {
     /// Reads an endpoint as well, each second.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be created.
     pub fn scrape(&mut self, clock: TrialClock, scraper: Scraper, emit: Emit) -> Result<()> {
         let stop = self.stopper();
         let ticker = self.ticker(clock);
@@ -133,14 +133,14 @@ fn watch(scraper: &Scraper, ticker: SecondTicker, stop: &Cancel, emit: &Emit) {
     });
 }
 
-/// The sample that metrics with these labels make.
+/// The sample formed from metrics with these labels.
 ///
 /// # Errors
-/// No metric of CPU or memory, or one cannot be read: the sum of the others would be too small in silence.
+/// No metric of CPU or memory, or one that cannot be read: the sum of the others would silently be too small.
 fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sample, String> {
     let is_known = |name: &str| ["process_", "container_", "node_"].iter().any(|kind| name.starts_with(kind));
     let all = prometheus::metrics(text, is_known).collect::<std::result::Result<Vec<_>, _>>()?;
-    // A label that is empty is one that is not there.
+    // An empty label is the same as a missing one.
     let is_wanted = |m: &&Metric<'_>| labels.iter().all(|(name, value)| m.label(name) == value);
     let metrics: Vec<&Metric<'_>> = all.iter().filter(|m| m.value.is_finite()).filter(is_wanted).collect();
     let has = |prefix: &str| metrics.iter().any(|m| m.name.starts_with(prefix));
@@ -158,7 +158,7 @@ fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sam
     }
 }
 
-/// Sum of a metric over all its labels but those left out; `None` when there is none.
+/// Sum of a metric over all its labels except those left out; `None` if there is none.
 fn sum(metrics: &[&Metric<'_>], name: &str, keep: &dyn Fn(&Metric<'_>) -> bool) -> Option<f64> {
     let values = metrics.iter().filter(|m| m.name == name && keep(m)).map(|m| m.value);
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
@@ -184,14 +184,14 @@ fn of_process(metrics: &[&Metric<'_>]) -> Sample {
 }
 
 fn of_container(metrics: &[&Metric<'_>]) -> Sample {
-    // `/` is the machine, and `total` stands beside the cores that it sums up.
+    // `/` is the machine, and `total` is listed beside the cores that it sums up.
     let has_total = metrics.iter().any(|m| m.label("cpu") == "total");
     let one =
         |m: &&&Metric<'_>| m.label("id") != "/" && (!has_total || matches!(m.label("cpu"), "" | "total"));
     let get = |name: &str| {
         let of_name: Vec<&Metric<'_>> =
             metrics.iter().filter(|m| m.name == name).filter(one).copied().collect();
-        // The group of a pod has in it what its containers have, which are below it.
+        // A pod's group includes its containers, which are below it.
         let ids: HashSet<&str> = of_name.iter().map(|m| m.label("id")).collect();
         sum(&of_name, name, &|m| !is_below_one_of(m.label("id"), &ids))
     };
@@ -227,7 +227,7 @@ fn of_node(metrics: &[&Metric<'_>]) -> Sample {
         sum(metrics, "node_cpu_seconds_total", &|m: &Metric<'_>| modes.contains(&m.label("mode")))
     };
     let outside = |name: &str| whole(sum(metrics, name, &|m: &Metric<'_>| m.label("device") != "lo"));
-    // Idle, waiting and stolen time is nobody's use.
+    // Idle, iowait and stolen time is not used by anyone.
     let (user_s, system_s) = (mode(&["user", "nice"]), mode(&["system", "irq", "softirq"]));
     let total = whole(get("node_memory_MemTotal_bytes"));
     let available = whole(get("node_memory_MemAvailable_bytes"));
@@ -298,7 +298,7 @@ mod tests {
                     container_network_receive_bytes_total{id=\"/kubepods/pod1\",pod=\"x\",interface=\"eth0\"} 5\n\
                     container_network_receive_bytes_total{id=\"/kubepods/pod1\",pod=\"x\",interface=\"eth1\"} 6\n";
         let sample = of(text, &[("pod", "x")]).unwrap();
-        // Where only the containers are reported, they are summed up.
+        // If only the containers are reported, they are summed up.
         assert_eq!(
             (sample.cpu_s, sample.memory_bytes, sample.net_in_bytes),
             (Some(14.0), Some(90), Some(11))

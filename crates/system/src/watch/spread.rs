@@ -1,22 +1,23 @@
-//! When each of many things is read: spread over the interval, a few at a time, and never at the moments at which the
-//! requests of a load fall due.
+//! When each of many things is read: spread over the interval, a few at a time, and never when requests of a load are
+//! due.
 //!
-//! Rates are round as a rule, so requests fall due at the whole seconds of the load's clock and at even parts of them.
-//! Fifty readings in a row at those moments would make the very requests late that they are to explain. This says when
-//! what is read; it waits for nothing and reads nothing.
+//! Rates are usually round, so requests are due at whole seconds of the load's clock and at even fractions of them.
+//! Fifty readings in a row at those moments would delay the very requests they are to explain. This module only
+//! computes the schedule; it waits for nothing and reads nothing.
 
 use crate::clock::TrialClock;
 
-/// This many are read in a row: alone, each would pay for waking the thread and for caches that others have used since,
-/// which is more than the reading itself; in a row they take a fraction of a millisecond.
+/// How many are read in a row: alone, each would pay for waking the thread and for caches that others have used
+/// since, which costs more than the reading itself; in a row they take a fraction of a millisecond.
 const IN_A_ROW: u64 = 5;
-/// Readings stand on a grid of this step: requests of every rate that divides 100/s fall due on its lines, and the
-/// thread that reads is not woken more often.
+/// Readings are on a grid with this step: requests of every rate that divides 100/s are due on its lines, and the
+/// reading thread is not woken more often.
 const STEP_NS: u64 = 10_000_000;
-/// Where between two lines: the golden section is no even part of anything, so that higher rates are met as seldom.
+/// The position between two lines: the golden section is no even fraction of anything, so higher rates are rarely hit
+/// either.
 const BEHIND_LINE_NS: u64 = 6_180_340;
 
-/// Phases of this many readings in an interval.
+/// Phases for this many readings in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spread {
     interval_ns: u64,
@@ -31,8 +32,8 @@ impl Spread {
         Spread { interval_ns, slots }
     }
 
-    /// Steps for readings. They keep away from the interval's ends, so that a reading that comes a little late is in its
-    /// own second still.
+    /// Steps available for readings. They keep away from the interval's ends, so that a slightly late reading is
+    /// still in its own second.
     fn room(interval_ns: u64) -> u64 {
         (interval_ns / STEP_NS * 17 / 20).max(1)
     }
@@ -42,14 +43,14 @@ impl Spread {
         n as u64 % self.slots
     }
 
-    /// Nanoseconds from an interval's begin.
+    /// Nanoseconds from the start of an interval.
     fn phase_ns(self, slot: u64) -> u64 {
         let first = self.interval_ns / STEP_NS / 20;
         let step = first + (2 * slot + 1) * Self::room(self.interval_ns) / (2 * self.slots);
         step * STEP_NS + BEHIND_LINE_NS
     }
 
-    /// The first slot not before `ns`, and its moment.
+    /// The first slot not before `ns`, and its time.
     pub fn next(self, clock: TrialClock, ns: u64) -> (u64, u64) {
         let interval_ns = i128::from(self.interval_ns);
         let since_ns = i128::from(ns) - i128::from(clock.origin_ns);
@@ -61,21 +62,21 @@ impl Spread {
         (slot, at_ns.max(0) as u64)
     }
 
-    /// What follows a slot that was due then, at this time: the next one, so that nobody is passed over by a thread that
-    /// came late; what is a whole interval old is left out.
+    /// The slot after one that was due then: the next one, so that a late thread skips nothing, except slots that are
+    /// a whole interval old.
     pub fn after(self, clock: TrialClock, due_ns: u64, now_ns: u64) -> (u64, u64) {
         self.next(clock, (due_ns + 1).max(now_ns.saturating_sub(self.interval_ns)))
     }
 }
 
-/// The phase of what reads on its own thread, the n-th of such: apart from one another, however many come.
+/// The phase of the n-th thing that reads on its own thread: apart from one another, however many there are.
 pub(crate) fn phase_beside(n: usize, interval_ns: u64) -> u64 {
     const GOLDEN: f64 = 0.618_034;
     let all = Spread::new(usize::MAX, interval_ns);
     all.phase_ns(((n as f64 * GOLDEN).fract() * all.slots as f64) as u64)
 }
 
-/// The first moment from then on at which no request of a round rate falls due.
+/// The first moment from then on at which no request of a round rate is due.
 pub(crate) fn off_line(clock: TrialClock, ns: u64) -> u64 {
     let into_ns = (i128::from(ns) - i128::from(clock.origin_ns)).rem_euclid(i128::from(STEP_NS)) as u64;
     if into_ns <= BEHIND_LINE_NS {
@@ -91,7 +92,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Moments at which slots fall due, on the clock, over some intervals.
+    /// Moments at which slots are due, on the clock, over some intervals.
     fn moments(spread: Spread, intervals: u64) -> Vec<(u64, u64)> {
         let clock = TrialClock { origin_ns: 7_300_000_000 };
         let mut all = Vec::new();
@@ -114,7 +115,7 @@ mod tests {
                 let turns: Vec<u64> = (0..3).flat_map(|_| 0..spread.slots).collect();
                 assert_eq!(slots, turns, "{things} in {interval_ns}");
                 assert!(all.windows(2).all(|w| w[1].1 - w[0].1 >= STEP_NS), "{things} in {interval_ns}");
-                // No reading where requests of 1/s, 10/s or 100/s fall due, or just before.
+                // No reading when requests of 1/s, 10/s or 100/s are due, or just before.
                 let into_ns = |at_ns: u64| at_ns % (SECOND_NS / 100);
                 assert!(all.iter().all(|(_, at_ns)| (3_000_000..7_000_000).contains(&into_ns(*at_ns))));
             }

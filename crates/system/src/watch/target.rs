@@ -1,7 +1,7 @@
 //! One thing that is watched – a component, loadlab itself, the host – and how a reading of it becomes a sample.
 //!
-//! Where there is a cgroup its counters are taken: they cover what has ended, too. Else the process tree is
-//! summed up: what ended unwaited-for between two readings is lost there, and totals are kept from falling.
+//! If there is a cgroup its counters are used: they include what has ended, too. Otherwise the process tree is summed
+//! up: processes that end unreaped between two readings are lost, and totals are kept from falling.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,11 +17,11 @@ use crate::cgroup::read::{CachedFile, GroupReader, PressureFiles, keyed};
 use crate::cgroup::{Controller, Place, Version, place_of, tree};
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
-/// Files are kept open for this many processes of one target; further ones are opened for each reading. Loadlab
-/// needs its descriptors for connections.
+/// Files are kept open for this many processes of one target; those of further ones are opened for each reading.
+/// Loadlab needs its descriptors for connections.
 const CACHED_PROCESSES: usize = 64;
-/// The limit on open files, which hardly ever changes, is read again after this many readings: the kernel writes sixteen
-/// lines for it.
+/// The limit on open files, which hardly ever changes, is read again after this many readings: the kernel writes
+/// sixteen lines for it.
 const LIMITS_EVERY: u32 = 10;
 
 /// Something to be watched.
@@ -38,7 +38,7 @@ pub struct Target {
     pids: Vec<u32>,
 }
 
-/// The network namespace of a component: looked at once for each first process.
+/// The network namespace of a component: looked up once for each first process.
 #[derive(Debug, Default)]
 struct Net {
     of_pid: Option<u32>,
@@ -54,7 +54,7 @@ enum Kind {
     Host(Box<HostFiles>),
 }
 
-/// What is kept open of the machine.
+/// Files of the machine that are kept open.
 #[derive(Debug)]
 struct HostFiles {
     stat: CachedFile,
@@ -76,7 +76,7 @@ struct RunningTotals {
     major_faults: u64,
 }
 
-/// Buffers and the look at all processes that the targets of one round share.
+/// Buffers and the look at all processes, shared by the targets of one round.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     buffer: Vec<u8>,
@@ -116,13 +116,13 @@ impl Target {
         Target::new("host", Kind::Host(Box::new(files)))
     }
 
-    /// A process that runs already, with its descendants and its process group.
+    /// A process that is already running, with its descendants and its process group.
     pub fn process_tree(name: &str, root: ProcessId) -> Target {
         Target::new(name, Kind::Tree(ProcessFamily { leader: root, mark: String::new() }))
     }
 
-    /// The cgroups that a running process is in, such as a container's by its first process. `None` when there are
-    /// none, or loadlab is in them itself.
+    /// The cgroups of a running process, such as a container's by its first process. `None` if there are none, or
+    /// loadlab is in them itself.
     pub fn cgroup_of(name: &str, pid: u32) -> Option<Target> {
         let root = Path::new("/");
         let own = tree::groups_of(root, std::process::id());
@@ -147,7 +147,7 @@ impl Target {
     fn group_kind(places: &[Place]) -> Kind {
         Kind::Group {
             reader: GroupReader::open(places),
-            // v1 charges what is written through the page cache to nobody: the kernel's threads write it.
+            // v1 does not charge writes through the page cache to anyone: the kernel's threads write them.
             written_back_elsewhere: place_of(places, Controller::Io).is_none_or(|p| p.version == Version::V1),
         }
     }
@@ -164,7 +164,7 @@ impl Target {
             false => Target::group_kind(places),
         };
         let mut target = Target::new(name, kind);
-        // The kernel keeps whole pages.
+        // The kernel rounds to whole pages.
         target.memory_limit_bytes = asked.and_then(|asked| memory_limit(places).or(Some(asked)));
         target
     }
@@ -192,7 +192,7 @@ impl Target {
         matches!(self.kind, Kind::Tree(_))
     }
 
-    /// Its processes at the last reading; none of the host.
+    /// Its processes at the last reading; none for the host.
     pub(crate) fn members(&self) -> Members {
         Members { component: self.name.clone(), pids: self.pids.clone() }
     }
@@ -207,7 +207,7 @@ impl Target {
         self.read(&mut Round::default())
     }
 
-    /// Reads it; `at_s` is left to the caller. `None` when it is gone.
+    /// Reads it; the caller sets `at_s`. `None` when it is gone.
     pub(crate) fn read(&mut self, round: &mut Round) -> Option<Sample> {
         let mut sample = Sample {
             component: self.name.clone(),
@@ -285,7 +285,7 @@ impl Target {
 
     fn add_stats(&mut self, sample: &mut Sample, stats: &[Stat]) {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
-        // A child's time is its parent's `children` time once it was waited for, so nothing is counted twice.
+        // A child's time moves to its parent's `children` time once it is reaped, so nothing is counted twice.
         let sum = |field: fn(&Stat) -> u64| stats.iter().map(field).sum::<u64>() as f64 / ticks;
         let totals = &mut self.totals;
         totals.cpu_user_s = totals.cpu_user_s.max(sum(|s| s.user_ticks + s.children_user_ticks));
@@ -301,7 +301,7 @@ impl Target {
         sample.major_faults = sample.major_faults.or(Some(totals.major_faults));
     }
 
-    /// TCP and links of its network namespace, if it has one of its own. The open files keep that beyond its last
+    /// TCP and links of its network namespace, if it has its own. The open files keep that alive beyond its last
     /// process.
     fn read_net(&mut self, sample: &mut Sample, pids: &[u32], buffer: &mut Vec<u8>) {
         if let Some(first) = pids.first().copied()
@@ -326,7 +326,7 @@ impl Target {
         keep(&mut sample.block_written_bytes, &mut self.totals.block_written);
     }
 
-    /// Sums over the processes what only `/proc/PID` knows.
+    /// Sums up, over the processes, what only `/proc/PID` knows.
     fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> Sums {
         self.files.retain(|pid, _| pids.contains(pid));
         pids.clone_into(&mut self.pids);
@@ -343,7 +343,7 @@ impl Target {
             {
                 continue;
             }
-            // Not looked at before, or another process has its pid now.
+            // New, or another process has its pid now.
             let mut files = ProcessFiles::open(pid);
             files.add_to(&mut sums, buffer);
             if self.files.len() < CACHED_PROCESSES {
@@ -354,24 +354,24 @@ impl Target {
     }
 }
 
-/// Files of one process, kept open. They stay bound to that process when its pid is given out again.
+/// Files of one process, kept open. They stay bound to that process when its pid is reused.
 #[derive(Debug)]
 struct ProcessFiles {
     pid: u32,
     memory: CachedFile,
     io: CachedFile,
     limits: CachedFile,
-    /// The limit on open files, and readings since it was looked at.
+    /// The limit on open files, and readings since it was last read.
     files_limit: (Option<u64>, u32),
     descriptors: Option<OwnedFd>,
 }
 
-/// Sums over processes; `None` as soon as one of them may not be looked at.
+/// Sums over processes; `None` as soon as one of them may not be read.
 #[derive(Debug)]
 struct Sums {
     resident: Option<u64>,
     open_files: Option<u64>,
-    /// The most of them.
+    /// The highest of them.
     files_share: Option<f64>,
     read: Option<u64>,
     written: Option<u64>,
@@ -435,13 +435,13 @@ impl ProcessFiles {
     }
 }
 
-/// The soft limit on open files in `/proc/PID/limits`; none where it is unlimited.
+/// The soft limit on open files in `/proc/PID/limits`; none if unlimited.
 fn files_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The limit a group has. v1 has one that nobody set, of nearly 2^63.
+/// A group's limit. v1 has a default of nearly 2^63.
 fn memory_limit(places: &[Place]) -> Option<u64> {
     let place = place_of(places, Controller::Memory)?;
     let file = match place.version {
@@ -504,7 +504,7 @@ fn read_host(sample: &mut Sample, files: &HostFiles, buffer: &mut Vec<u8>) -> Op
     sample.cpu_s.or(sample.memory_bytes.map(|b| b as f64)).map(drop)
 }
 
-/// Seconds in user and kernel mode since boot. Idle, waiting and stolen time is nobody's use.
+/// Seconds in user and kernel mode since boot. Idle, iowait and stolen time is not used by anyone.
 fn host_cpu_s(text: &str) -> Option<(f64, f64)> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|f| f.parse().ok()).collect();
@@ -513,7 +513,7 @@ fn host_cpu_s(text: &str) -> Option<(f64, f64)> {
     Some(((user + nice) as f64 / ticks, (system + irq + soft_irq) as f64 / ticks))
 }
 
-/// Bytes, of a line `MemTotal:  1024 kB`.
+/// Bytes, from a line `MemTotal:  1024 kB`.
 fn kib(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)

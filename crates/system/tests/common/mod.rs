@@ -1,4 +1,4 @@
-//! What the tests of real processes share.
+//! Shared by the tests of real processes.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 #[path = "../../../loadlab/tests/common/skip.rs"]
@@ -77,7 +77,7 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// Limits can be applied here. Without root they usually cannot, which has a test of its own.
+    /// Limits can be applied here. Without root they usually cannot, which has a separate test.
     pub fn has_limits(&self) -> bool {
         let missing: Vec<&str> = self.system.unavailable().iter().map(|u| u.what.as_str()).collect();
         !["cpu", "memory", "pids"]
@@ -91,15 +91,15 @@ impl Bench {
     }
 }
 
-/// How often this thread has read and written so far, by the kernel's count; `None` where it keeps none. What something
-/// takes of these is the same on every machine, and however busy it is.
+/// How often this thread has read and written so far, by the kernel's count; `None` if it keeps none. The number of
+/// these calls is the same on every machine, however busy it is.
 pub fn calls_of_thread() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/thread-self/io").ok()?;
     let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some((of("syscr:")?, of("syscw:")?))
 }
 
-/// Looks again and again until something is there.
+/// Checks repeatedly until there is a result.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until_ns = clock::now_ns() + PATIENCE_NS;
     loop {
@@ -125,8 +125,8 @@ pub fn pid_in(file: &Path) -> ProcessId {
     })
 }
 
-/// A command that starts a daemon the classic way – forked twice, in a session of its own, its pid in `FILE` –
-/// and goes on living.
+/// A command that starts a daemon the classic way – forked twice, in its own session, its pid in `FILE` – and keeps
+/// running.
 pub fn with_daemon(file: &str) -> String {
     format!("(setsid sh -c 'echo $$ > {file}; exec sleep 1000' &); exec sleep 1000")
 }

@@ -1,4 +1,5 @@
-//! `action.yml` as a runner runs it: its inputs filled in, its files set, its steps by its shell, with the exit code kept.
+//! `action.yml` as a runner runs it: its inputs filled in, its files set, its steps run by its shell, with the exit
+//! code kept.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +23,7 @@ const FILES: &[&str] = &["GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_EVENT_P
 /// Checks it.
 ///
 /// # Errors
-/// The action does not do what it says.
+/// The action does not do what it claims.
 pub fn check(release: &Release) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let server = server(scratch.path())?;
@@ -32,7 +33,7 @@ pub fn check(release: &Release) -> Outcome {
 
     let passed = job.run(&program, "errors == 0", "")?;
     passed.ensure(0, "PASS", 0)?;
-    // With a token, and as it comes from a release.
+    // With a token, as published in a release.
     let failed = job.run(&archive, "errors == 1", TOKEN)?;
     failed.ensure(1, "FAIL", 1)?;
     let again = job.run(&program, "errors == 0", TOKEN)?;
@@ -62,7 +63,7 @@ struct Job {
     url: String,
 }
 
-/// What became of a step.
+/// The result of a step.
 struct Done {
     code: Option<i32>,
     said: String,
@@ -76,7 +77,7 @@ impl Job {
         Ok(Job { dir: tempfile::tempdir()?, api: Api::start(TOKEN)?, url })
     }
 
-    /// Runs the action once, with a plan that expects something.
+    /// Runs the action once, with a plan that has an expectation.
     fn run(&self, loadlab: &str, expected: &str, token: &str) -> Result<Done> {
         let plan = format!(
             "loadlab: 1\nname: action\nload:\n  users: 2\n  requests: 40\n  journey:\n    - get: {}\nexpect: [\"{expected}\"]\n",
@@ -125,7 +126,7 @@ impl Job {
     fn step(&self, step: &Step, files: &[PathBuf]) -> Result<Ran> {
         let script = self.dir.path().join("step.sh");
         fs::write(&script, &step.script)?;
-        // The shell's name stands for this command line.
+        // The shell's name is short for this command line.
         ensure!(step.shell == "bash", "the check knows no shell {}", step.shell);
         let mut command = program("bash");
         command.args(["--noprofile", "--norc", "-eo", "pipefail"]).arg(&script);
@@ -139,13 +140,14 @@ impl Job {
         command.env("GITHUB_ACTIONS", "true").env("GITHUB_REPOSITORY", "owner/name").env("CI", "true");
         command.env("GITHUB_WORKSPACE", self.dir.path()).env("GITHUB_API_URL", self.api.url());
         command.envs(FILES.iter().zip(files));
-        // A proxy of this machine knows nothing of the server.
+        // A proxy of this machine cannot reach the server.
         command.env("NO_PROXY", "127.0.0.1");
     }
 }
 
 impl Done {
-    /// Ensures its exit code, that the summary says something, and the number of comments, of which the last says it too.
+    /// Ensures its exit code, that the summary contains these words, and the number of comments, of which the last
+    /// contains them too.
     fn ensure(&self, code: i32, words: &str, comments: usize) -> Result<()> {
         let said = &self.said;
         ensure!(self.code == Some(code), "exit code {:?}, not {code}:\n{said}", self.code);
@@ -192,7 +194,7 @@ fn step_of(step: &Value, inputs: &[(&str, String)]) -> Result<Step> {
         Ok((name.clone(), filled(value, inputs)?))
     });
     let script = text("run")?;
-    // What a user sets would become code.
+    // A user's input would become code.
     ensure!(!script.contains("${{"), "action.yml: an expression in a script");
     let env = env.collect::<Result<_>>()?;
     Ok(Step { shell: text("shell")?.to_owned(), script: script.to_owned(), env })

@@ -1,4 +1,4 @@
-//! The part of GitHub's interface that comments on a pull request, on loopback: it lists, takes and changes comments.
+//! The part of GitHub's API that comments on a pull request, on loopback: it lists, creates and changes comments.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,17 +25,17 @@ struct State {
 }
 
 impl Api {
-    /// Starts it; who does not show the token is refused.
+    /// Starts it; requests without the token are refused.
     ///
     /// # Errors
-    /// There is no port.
+    /// No port is available.
     pub fn start(token: &str) -> Result<Api> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (address, state) = (listener.local_addr()?, Arc::new(Mutex::new(State::default())));
         let (shared, token) = (Arc::clone(&state), format!("Bearer {token}"));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Who asks sees for himself that there is no answer.
+                // The client notices that there is no answer.
                 let _ = answer(stream, &shared, &token);
             }
         });
@@ -47,7 +47,7 @@ impl Api {
         format!("http://{}", self.address)
     }
 
-    /// The comments that are there now.
+    /// The current comments.
     pub fn comments(&self) -> Vec<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).comments.clone()
     }
@@ -89,7 +89,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>, token: &str) -> Result<()
     Ok(())
 }
 
-/// Does what is asked.
+/// Carries out a request.
 fn act(comments: &mut Vec<String>, method: &str, path: &str, body: &[u8]) -> (&'static str, Value) {
     let said = || serde_json::from_slice::<Value>(body).ok()?["body"].as_str().map(str::to_owned);
     let one = || comments.len().checked_sub(1).filter(|i| path.strip_prefix(ONE) == Some(&i.to_string()));

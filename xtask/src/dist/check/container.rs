@@ -1,4 +1,4 @@
-//! The container image: built from the folder of the release by an engine that has nothing else, and used.
+//! The container image: built from the release folder by an engine that has nothing else, and used.
 
 use std::fs;
 

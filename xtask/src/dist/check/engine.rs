@@ -1,4 +1,5 @@
-//! A container engine for one check: `dockerd` without any rule of the firewall, in a folder, on a socket there.
+//! A container engine for one check: `dockerd` without any firewall rules, in a temporary folder, with its socket
+//! there.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::dist::QUICK;
 /// How long it may take to come up.
 const READY: Duration = Duration::from_secs(60);
 
-/// A running engine; dropped, it is gone with all that it holds.
+/// A running engine; dropping it removes it with all its contents.
 pub struct Engine {
     dir: tempfile::TempDir,
     child: Child,
@@ -52,7 +53,7 @@ impl Engine {
     /// `docker`, for this engine.
     pub fn docker(&self) -> Command {
         let mut command = program("docker");
-        // The builder of the engine itself: the other one is a plugin that need not be there.
+        // The engine's built-in builder: the other one is a plugin that may be missing.
         command.env("DOCKER_HOST", host(self.dir.path())).env("DOCKER_BUILDKIT", "0");
         command.env_remove("DOCKER_CONTEXT");
         command
@@ -61,7 +62,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // SIGTERM lets it end its containers and unmount what it mounted.
+        // SIGTERM lets it end its containers and unmount its mounts.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{Ends, program};
 use crate::steps::Outcome;
 
-/// Starts that are measured; the median counts.
+/// How many starts are measured; the median counts.
 const STARTS: usize = 15;
-/// What is promised.
+/// The promised limit.
 const LONGEST: Duration = Duration::from_millis(30);
 
 /// Measures it.

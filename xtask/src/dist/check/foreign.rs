@@ -1,4 +1,4 @@
-//! A program for another processor: run by qemu's emulation of one. The emulator is unpacked, not installed.
+//! A program for another processor: run under qemu's emulation. The emulator is unpacked, not installed.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::dist::{QUICK, Release};
 use crate::root::{files, target};
 use crate::steps::Outcome;
 
-/// Checks it, where there is an emulator.
+/// Checks it, if there is an emulator.
 ///
 /// # Errors
 /// It does not start, or a request fails.
@@ -35,7 +35,7 @@ pub fn check(release: &Release) -> Outcome {
     Ok(format!("{name} in qemu loads nginx by http and https"))
 }
 
-/// The one that is installed, or the one of Debian's package, unpacked below `target/`.
+/// The installed one, or the one of Debian's package, unpacked below `target/`.
 fn emulator(arch: &str) -> Result<PathBuf> {
     let (name, package) = (format!("qemu-{arch}-static"), "qemu-user-static");
     if let Some(found) = find(&name) {

@@ -1,5 +1,5 @@
-//! Whether what `cargo xtask dist` makes works for who gets it: the program without anything beside it, the package in a
-//! root of its own, the image in an engine of its own, the action as a runner runs it. The machine stays as it was.
+//! Whether the output of `cargo xtask dist` works for users: the program alone, the package in a separate root, the
+//! image in a separate engine, the action as a runner runs it. The machine is left unchanged.
 
 mod action;
 mod api;
@@ -23,10 +23,10 @@ use crate::peers::server::Server;
 use crate::root::target;
 use crate::steps::{Outcome, Steps};
 
-/// Requests of one check: enough to see that it works, few enough for a program that is not optimised.
+/// Requests of one check: enough to see that it works, few enough for an unoptimised program.
 const REQUESTS: u64 = 200;
 
-/// Builds the program for this machine with the profile of the tests: what is optimised takes the compiler minutes.
+/// Builds the program for this machine with the test profile: optimising takes the compiler minutes.
 ///
 /// # Errors
 /// It cannot be built or packed.
@@ -35,7 +35,7 @@ pub fn build(install: bool) -> Outcome {
     Ok(made.iter().map(|release| release.archive.display().to_string()).collect::<Vec<_>>().join(", "))
 }
 
-/// The steps of `cargo xtask test`, of what [`build`] made.
+/// The steps of `cargo xtask test`, for what [`build`] made.
 pub fn steps(steps: &mut Steps) {
     let release = || Arch::of_this_machine().map(|arch| Release::of(&dir(), arch));
     steps.step("dist: program alone", || empty_root::check(&release()?));
@@ -44,7 +44,7 @@ pub fn steps(steps: &mut Steps) {
     steps.step("dist: CI action", || action::check(&release()?));
 }
 
-/// Everything that is handed out, as it is handed out, for all architectures.
+/// Everything that is published, in its final form, for all architectures.
 ///
 /// # Errors
 /// Something cannot be made, is too large, or does not work.
@@ -94,7 +94,7 @@ fn bench_args(url: &str) -> Vec<String> {
     ["bench", url, "-n", &requests, "-c", "4", "--json", "--insecure"].map(str::to_owned).to_vec()
 }
 
-/// A program as root: as who calls where that is root, else as root of a user namespace.
+/// A program as root: directly if the caller is root, else as root of a user namespace.
 fn as_root(name: &str) -> Command {
     if rustix::process::geteuid().is_root() {
         return program(name);

@@ -1,4 +1,4 @@
-//! The Debian package, installed into a root of its own and removed again, by dpkg itself.
+//! The Debian package, installed into a separate root and removed again, by dpkg itself.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::dist::{QUICK, Release};
 use crate::root::files;
 use crate::steps::Outcome;
 
-/// What has to be there once it is installed.
+/// Files that must exist once it is installed.
 const INSTALLED: &[&str] = &[
     "usr/bin/loadlab",
     "usr/share/bash-completion/completions/loadlab",
@@ -24,7 +24,7 @@ const INSTALLED: &[&str] = &[
 /// Checks it.
 ///
 /// # Errors
-/// dpkg does not take it, a file is missing, or one is left behind.
+/// dpkg rejects it, a file is missing, or one is left behind.
 pub fn check(release: &Release) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let root = scratch.path().join("root");
@@ -56,10 +56,10 @@ fn in_usr(root: &Path) -> Result<Vec<String>> {
 fn dpkg(root: &Path, action: &[&str], what: &Path) -> Result<()> {
     let mut command = as_root("dpkg");
     command.arg(format!("--root={}", root.display())).arg(format!("--log={}/log", root.display()));
-    // Nothing of the package runs, so that nothing has to be there to run it.
+    // No script of the package runs, so nothing has to be installed to run it.
     command.arg("--force-script-chrootless").args(action).arg(what);
     let ran = captured(&mut command, QUICK)?.ok(&format!("dpkg {}", action.join(" ")))?;
-    // `--verify` only prints what it finds.
+    // `--verify` only prints its findings.
     ensure!(action != ["--verify"] || ran.stdout.is_empty(), "dpkg --verify: {}", ran.stdout);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A plan for a Compose file: its services as components, and a load on the one that publishes a port. The file is read as
-//! it is written; Compose itself is not needed for that, and is for running the plan.
+//! A plan for a Compose file: its services as components, and a load on the one that publishes a port. The file is
+//! parsed as written; Compose itself is only needed to run the plan.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::commands::url_plan::{absolute, literal};
 
-/// Ports on which web services listen more often than not, the likeliest first.
+/// Ports on which web services usually listen, the likeliest first.
 const WEB: &[u16] = &[80, 8080, 8000, 3000, 5000, 443, 8443, 8081, 9000];
 
-/// Ports of what does not speak HTTP.
+/// Ports of services that do not speak HTTP.
 const OTHERS: &[u16] = &[
     21, 22, 25, 53, 1433, 1521, 1883, 2181, 3306, 4222, 5432, 5671, 5672, 6379, 9042, 9092, 11211, 26257,
     27017,
 ];
 
-/// A service as far as a plan needs it.
+/// The parts of a service that a plan needs.
 struct Service {
     name: String,
     /// TCP ports inside the container: published, or else exposed.
@@ -25,10 +25,10 @@ struct Service {
     has_check: bool,
 }
 
-/// The plan for a Compose file, for a plan in that folder.
+/// The plan for a Compose file, to be placed in that folder.
 ///
 /// # Errors
-/// In words: it cannot be read, or has nothing to load.
+/// The reason in words: it cannot be read, or has nothing to load.
 pub fn plan(file: &Path, plan_dir: &Path) -> Result<String, String> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).map_err(|e| format!("cannot read {shown}: {e}"))?;
@@ -114,7 +114,7 @@ fn service_of(name: &str, service: &Value) -> Service {
     }
 }
 
-/// The port inside the container of `8080:80`, `127.0.0.1:8080:80/tcp`, `80`, `{target: 80}`; `None` for UDP and for
+/// The port inside the container in `8080:80`, `127.0.0.1:8080:80/tcp`, `80`, `{target: 80}`; `None` for UDP and for
 /// variables.
 fn container_port(port: &Value) -> Option<u16> {
     if let Some(target) = port.get("target") {

@@ -1,5 +1,5 @@
-//! `loadlab init`: a first plan that runs, from a URL, a Compose file or an example, with the schema for editors beside it.
-//! What it writes has passed the same check that `loadlab check` makes; it overwrites nothing unless told to.
+//! `loadlab init`: a first plan that runs, from a URL, a Compose file or an example, with the schema for editors next
+//! to it. Its output has passed the same check as `loadlab check`; it overwrites nothing unless told to.
 
 mod compose;
 
@@ -15,10 +15,10 @@ use crate::args::InitArgs;
 use crate::exit::{Ended, note};
 use crate::{mask, output};
 
-/// The file beside the plan that editors read keys from.
+/// The file next to the plan that editors read keys from.
 const SCHEMA: &str = "loadlab.schema.json";
 
-/// Plans that run without anything else, by name, with what they show.
+/// Self-contained example plans, by name, with what they demonstrate.
 const EXAMPLES: &[(&str, &str, &str)] = &[
     ("hello", "ten users on one small service", include_str!("examples/hello.yaml")),
     ("workers", "two cases compared: one worker against two", include_str!("examples/workers.yaml")),
@@ -71,13 +71,13 @@ fn text_of(args: &InitArgs) -> Result<String, String> {
     })
 }
 
-/// The program that examples start as their service: this one, as a word of a shell.
+/// The program that examples start as their service: this one, quoted for a shell.
 fn program() -> String {
     let path = std::env::current_exe().map_or_else(|_| "loadlab".to_owned(), |p| p.display().to_string());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     match path.chars().all(is_plain) {
         true => path,
-        // In single quotes a shell changes nothing, and a variable of a plan is none behind another `$`.
+        // Within single quotes a shell changes nothing, and a doubled `$` is not a plan variable.
         false => literal(&format!("'{}'", path.replace('\'', "'\\''"))),
     }
 }
@@ -126,7 +126,7 @@ fn dir_of(path: &Path) -> PathBuf {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// The whole text, once it is known to be a plan.
+/// The whole text, after checking that it is a valid plan.
 fn checked(args: &InitArgs, text: String) -> Result<String, String> {
     let text = format!("# yaml-language-server: $schema={SCHEMA}\n{text}");
     let dir = absolute(&dir_of(&args.out));

@@ -31,12 +31,12 @@ fn sample(component: &str, at_s: f64, cpu_s: f64, memory: u64, limit: Option<u64
     }
 }
 
-/// Six seconds of a trial under way.
+/// Six seconds of a running trial.
 fn state() -> State {
     state_of_plan(Vec::new())
 }
 
-/// The same of a plan that names figures.
+/// The same for a plan that names figures.
 fn state_of_plan(figures: Vec<FigureFacts>) -> State {
     let mut state = State::new("edges under limits");
     let cpu_limits = BTreeMap::from([("edge".to_owned(), 0.5)]);
@@ -96,7 +96,7 @@ fn facts(name: &str, kind: Kind) -> FigureFacts {
     FigureFacts { name, value, kind, unit: None, better: Better::Less, about: None }
 }
 
-/// The same with figures that matter: known, of few samples, a lower bound, and one that only the trial's end knows.
+/// The same with figures that matter: known, from few samples, a lower bound, and one known only at the trial's end.
 fn state_with_figures() -> State {
     let figures = vec![
         facts("peak memory", Kind::Bytes),

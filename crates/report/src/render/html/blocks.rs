@@ -69,7 +69,7 @@ fn remarks(out: &mut String, remarks: &[Remark]) {
     out.push_str("</ul>\n");
 }
 
-/// A table in a box of its own that scrolls sideways, by keyboard too: the page never does.
+/// A table in a separate box that scrolls sideways, by keyboard too: the page never does.
 fn table(out: &mut String, table: &Table) {
     let caption = match table.caption.as_str() {
         "" => String::new(),
@@ -116,7 +116,7 @@ fn cell(out: &mut String, cell: &Cell, column: usize, words: bool) {
     let _ = write!(out, "</{tag}>");
 }
 
-/// Figures of every case: a bar where there is one figure, points with their ranges where there are several.
+/// Figures of every case: a bar if there is one figure, points with their ranges if there are several.
 fn compare(out: &mut String, compare: &Compare) {
     let _ = write!(out, "<figure class=\"compare\">\n<figcaption>{}", escape(&compare.title));
     if compare.figures.len() > 1 {
@@ -168,12 +168,12 @@ fn compare(out: &mut String, compare: &Compare) {
     out.push_str("</figure>\n");
 }
 
-/// Several figures are percentiles of one thing, and shades of one colour.
+/// Several figures are percentiles of one thing, in shades of one colour.
 fn colour_of(i: usize, figures: usize) -> String {
     if figures == 1 { Colour::Nth(0).name() } else { Colour::Percentile { rank: i, load: 0 }.name() }
 }
 
-/// A figure of a case: a bar or a point, open from there on where it is known from below alone, and its range.
+/// A figure of a case: a bar or a point, open from there on if it is only a lower bound, and its range.
 fn point(out: &mut String, (i, figures): (usize, usize), point: &Point, at: &dyn Fn(f64) -> f64) {
     let (mark, place) = if figures == 1 { ("bar", "width") } else { ("dot", "left") };
     let colour = colour_of(i, figures);

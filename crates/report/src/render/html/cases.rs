@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{badge, class_of, escape};
 use crate::document::{CaseRow, CaseTable, FigureCell, FigureHead, Grid, GridCell, Grids};
 
-/// A row a case. On a narrow screen a row becomes a card, in which each figure has its name.
+/// One row per case. On a narrow screen a row becomes a card, in which each figure has its name.
 pub(super) fn cases(out: &mut String, table: &CaseTable) {
     out.push_str("<table class=\"figures\">\n<thead><tr>");
     for label in &table.labels {
@@ -34,7 +34,7 @@ pub(super) fn cases(out: &mut String, table: &CaseTable) {
     }
 }
 
-/// Where all cases have the verdict of the run, the title says it.
+/// If all cases have the verdict of the run, the title shows it.
 fn differ(table: &CaseTable) -> bool {
     table.rows.iter().any(|row| row.verdict != table.rows[0].verdict)
 }
@@ -124,7 +124,7 @@ fn grid(out: &mut String, grid: &Grid, of: &Grids) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// How dark a cell is tells how much it is of the most; a case that failed has a mark.
+/// A cell's shade shows its share of the maximum; a case that failed has a mark.
 fn grid_cell(out: &mut String, cell: &GridCell) {
     use loadlab_record::summary::Verdict;
     let mark = match cell.verdict {

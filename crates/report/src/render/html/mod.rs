@@ -1,8 +1,8 @@
 //! A document as one HTML file: no network, light and dark, from phone to print, readable without JavaScript.
 //!
-//! Everything is inlined: style, script, the chart library and the data. A content security policy forbids
-//! all loading and every script but these two (by hash), so that a name or a body from the system under test
-//! that slipped through the escaping would still not run.
+//! Everything is inlined: style, script, the chart library and the data. A content security policy forbids all
+//! loading and every script but these two (by hash), so that a name or a body from the system under test that slipped
+//! through the escaping would still not run.
 
 mod blocks;
 mod cases;
@@ -80,7 +80,7 @@ fn header(out: &mut String, document: &Document) {
         let _ = writeln!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&fact.name), escape(&fact.text));
     }
     out.push_str("</dl>\n");
-    // Where there is more than a screen of it, what there is.
+    // If there is more than a screenful, a table of contents.
     if document.sections.len() > 2 && !document.cases.is_empty() {
         out.push_str("<nav class=\"contents\" aria-label=\"Contents\"><ul>\n");
         for section in document.sections.iter().filter(|s| s.case.is_none() && !s.title.is_empty()) {
@@ -91,7 +91,7 @@ fn header(out: &mut String, document: &Document) {
     out.push_str("</header>\n");
 }
 
-/// A verdict with a mark, a word and a colour: any one of them tells.
+/// A verdict with a mark, a word and a colour: any one of them suffices.
 fn badge(verdict: Verdict) -> String {
     let (class, mark) = match verdict {
         Verdict::Pass => ("good", "✔"),
@@ -106,7 +106,7 @@ fn badge(verdict: Verdict) -> String {
     )
 }
 
-/// Hidden until the script that makes it work has run.
+/// Hidden until the script behind it has run.
 fn picker(document: &Document) -> String {
     let mut out = String::from(
         "<nav class=\"picker\" id=\"picker\" aria-label=\"Case shown\" hidden>\n\
@@ -153,7 +153,7 @@ fn class_of(weight: Weight) -> &'static str {
     }
 }
 
-/// Text that stays text, in content and in quoted attributes.
+/// Escapes text for content and quoted attributes.
 fn escape(text: &str) -> String {
     escaped(&harmless(text))
 }

@@ -1,4 +1,4 @@
-//! Values of charts in few bytes, so that a report of many long cases stays small enough to send.
+//! Packs values of charts compactly, so that a report of many long cases stays small enough to send.
 //!
 //! A packed group is, deflated (RFC 1951) and in base64: the length of its JSON as four bytes, lowest first; the
 //! JSON, in which each line's `values` is how many it has; then all values in the order of the lines, as three
@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
-/// The exponent of a value that is not there.
+/// The exponent of a missing value.
 const MISSING: i8 = i8::MIN;
 
 /// A group: its JSON and the values of all its lines in order. `None` if deflating failed, which writing to memory
@@ -35,8 +35,8 @@ pub(super) fn pack<'a>(json: &str, lines: impl Iterator<Item = &'a [Option<f64>]
     Some(BASE64.encode(encoder.finish().ok()?))
 }
 
-/// A value as mantissa × 10^exponent, to 0.25 % or better: three digits, four where the first is 1, as many as the
-/// page shows. Whole numbers below 2,000 are exact.
+/// A value as mantissa × 10^exponent, to 0.25 % or better: three digits, four if the first is 1, as many as the page
+/// shows. Whole numbers below 2,000 are exact.
 fn shortened(value: f64) -> (i16, i8) {
     if !value.is_finite() || value.abs() >= 1e100 {
         return (0, MISSING);

@@ -1,5 +1,5 @@
 //! Points in a plane as a picture: curves and ranges in SVG that stretches with the page, points and words over it as
-//! elements that do not. It is whole without JavaScript; `planes.js` lets the points be gone through by key.
+//! elements that do not. It is complete without JavaScript; `planes.js` makes the points navigable by keyboard.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use loadlab_record::summary::Verdict;
 /// Size of the drawing's own coordinates.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 280.0;
-/// Words beside points keep so far from one another, as shares of the drawing.
+/// The distance between labels of points, as shares of the drawing.
 const APART: (f64, f64) = (0.045, 0.07);
 
-/// Where things stand.
+/// The positions of things.
 struct Frame {
     across: Scale,
     up: Scale,
@@ -31,7 +31,7 @@ impl Frame {
         (1.0 - self.up.place(value)) * HEIGHT
     }
 
-    /// As parts of a hundred, for elements.
+    /// In per cent, for elements.
     fn left(&self, value: f64) -> f64 {
         self.across.place(value) * 100.0
     }
@@ -90,7 +90,7 @@ pub(super) fn plane(out: &mut String, plane: &Plane) {
     out.push_str("</figure>\n");
 }
 
-/// What the axes are. Over a numeric axis the titles say that.
+/// The names of the axes. Over a numeric axis the titles contain them.
 fn axes(out: &mut String, plane: &Plane) {
     if plane.across.is_numeric {
         if plane.up.logarithmic {
@@ -108,7 +108,7 @@ fn axes(out: &mut String, plane: &Plane) {
     let _ = writeln!(out, "<p class=\"axes\">{up} over {across}{scales}</p>");
 }
 
-/// The picture in a sentence: what is in it, and where the values are.
+/// The picture in a sentence: its contents, and where the values are.
 fn summary(plane: &Plane) -> String {
     let spots = |g: &Group| figures::plural(g.spots.len() as u64, "point", "points");
     let groups: Vec<String> = plane.groups.iter().map(|g| format!("{} of {}", spots(g), g.name)).collect();
@@ -117,7 +117,7 @@ fn summary(plane: &Plane) -> String {
 }
 
 fn legend(out: &mut String, plane: &Plane) {
-    // The title says it.
+    // The title already names it.
     if plane.groups.len() == 1 && plane.curves.is_empty() && plane.groups[0].name == plane.up.name {
         return;
     }
@@ -133,7 +133,7 @@ fn legend(out: &mut String, plane: &Plane) {
     out.push_str("</ul>\n");
 }
 
-/// Groups are told apart by shape as well as by colour.
+/// Groups differ in shape as well as in colour.
 fn shape(group: usize) -> &'static str {
     ["s0", "s1", "s2"][group % 3]
 }
@@ -182,7 +182,7 @@ fn curve(out: &mut String, curve: &Curve, frame: &Frame) {
     let _ = write!(out, "<path class=\"line {colour}\" d=\"{}\"/>", path(end(|v| v.value), frame));
 }
 
-/// What joins points, and the range of each.
+/// The line that joins points, and the range of each.
 fn ranges(out: &mut String, group: &Group, frame: &Frame) {
     let colour = group.colour.classes();
     if group.joined && group.spots.len() > 1 {
@@ -219,7 +219,7 @@ fn spot(out: &mut String, plane: &Plane, group: &Group, spot: &Spot, frame: &Fra
     );
 }
 
-/// What marks are, at the head of the drawing, in rows where they are near one another; on the side with more room.
+/// The labels of marks, at the top of the drawing, in rows if they are close together; on the side with more room.
 fn describe(out: &mut String, plane: &Plane, frame: &Frame) {
     let word = |out: &mut String, class: &str, place: String, mark: &Mark| {
         let _ = write!(out, "<span class=\"{class}\" style=\"{place}\">{}</span>", escape(&mark.text));
@@ -237,7 +237,7 @@ fn describe(out: &mut String, plane: &Plane, frame: &Frame) {
     }
 }
 
-/// Words beside points, where no other stands in the way.
+/// Words beside points, unless another is in the way.
 fn labels(out: &mut String, plane: &Plane, frame: &Frame) {
     let mut taken: Vec<(f64, f64)> = Vec::new();
     for spot in plane.groups.iter().flat_map(|g| &g.spots) {

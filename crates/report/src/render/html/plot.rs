@@ -1,5 +1,5 @@
-//! Charts: a still picture in SVG for readers without JavaScript and for paper, and the data from which the
-//! script draws the living one over it.
+//! Charts: a still picture in SVG for readers without JavaScript and for paper, and the data from which the script
+//! draws the interactive one over it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,17 +16,17 @@ use crate::terminal::harmless;
 /// Size of the drawing's own coordinates; the page stretches them to its width.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 200.0;
-/// Moments of a still picture; fewer where a report holds many lines.
+/// Moments of a still picture; fewer if a report has many lines.
 const MOMENTS: usize = 250;
 const FEW_MOMENTS: usize = 48;
-/// So many lines are many.
+/// This many lines count as many.
 const MANY_LINES: usize = 150;
 /// Shades of a heat map's still picture.
 const SHADES: usize = 5;
 /// A group of charts with more values than this is packed.
 const PACK_FROM_VALUES: usize = 4000;
 
-/// What all charts of a document have to know of one another.
+/// What the charts of a document need to know of one another.
 pub(super) struct Charts<'a> {
     all: Vec<&'a Chart>,
     extents: BTreeMap<&'a str, (f64, f64)>,
@@ -34,7 +34,7 @@ pub(super) struct Charts<'a> {
 }
 
 impl<'a> Charts<'a> {
-    /// Of a document.
+    /// For a document.
     pub(super) fn of(document: &'a Document) -> Charts<'a> {
         let charts = document.sections.iter().flat_map(|s| &s.blocks).flat_map(|b| match b {
             Block::Chart(chart) => std::slice::from_ref(chart),
@@ -42,7 +42,7 @@ impl<'a> Charts<'a> {
             _ => &[],
         });
         let all: Vec<&Chart> = charts.collect();
-        // First and last place over all charts of a group, so that they stand below one another in step.
+        // First and last position over all charts of a group, so that they are aligned below one another.
         let mut extents = BTreeMap::new();
         for chart in &all {
             let (from, to) =
@@ -60,7 +60,7 @@ impl<'a> Charts<'a> {
         self.extents.get(chart.group.as_str()).copied().unwrap_or((0.0, 1.0))
     }
 
-    /// The charts of a part beside one another, and what is not worth one.
+    /// The charts of a part side by side, and the sentences for what is not worth one.
     pub(super) fn multiples(&self, out: &mut String, part: &Multiples) {
         let _ = writeln!(out, "<h4>{}</h4>", escape(&part.title));
         if !part.charts.is_empty() {
@@ -73,7 +73,7 @@ impl<'a> Charts<'a> {
         }
     }
 
-    /// A chart: title, legend, still picture, and a place for the living one.
+    /// A chart: title, legend, still picture, and a place for the interactive one.
     pub(super) fn chart(&self, out: &mut String, chart: &Chart) {
         let axes = Axes::of(self.extent(chart), chart);
         let _ = write!(
@@ -153,8 +153,8 @@ impl<'a> Charts<'a> {
         out.push_str("</svg>\n");
     }
 
-    /// The data of all charts as JSON, by group, that no text in it can end or break out of. A large group is a
-    /// string, as [`pack`] says, which the page unpacks when it comes into sight.
+    /// The data of all charts as JSON, by group, in a form that no text in it can end or break out of. A large group
+    /// is a string packed by [`pack`], which the page unpacks when it comes into view.
     pub(super) fn data(&self) -> String {
         let mut groups: BTreeMap<&str, Vec<&Chart>> = BTreeMap::new();
         for chart in &self.all {
@@ -211,7 +211,7 @@ impl<'a> Charts<'a> {
     }
 }
 
-/// Columns from their first row with something in it, that row's number before the counts.
+/// Columns from their first non-empty row, that row's number before the counts.
 fn heat_data(heat: &Heat) -> Json {
     let column = |counts: &Vec<u64>| match counts.iter().position(|c| *c > 0) {
         None => json!([]),
@@ -226,7 +226,7 @@ fn heat_data(heat: &Heat) -> Json {
     json!({ "edges": edges, "columns": heat.columns.iter().map(column).collect::<Vec<_>>() })
 }
 
-/// In JSON these characters stand only inside of strings, where an escape means the same.
+/// In JSON these characters occur only inside strings, where an escape means the same.
 fn unbreakable(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -274,7 +274,7 @@ const STEPS_S: [f64; 20] = [
 /// Labels that have room below a small chart.
 const MOST_LABELS: f64 = 4.2;
 
-/// Few round moments between two.
+/// A few round moments between two.
 fn round_moments(from: f64, to: f64) -> Vec<f64> {
     let fits = |step: &f64| (to - from) / step <= MOST_LABELS;
     let step = STEPS_S.into_iter().find(fits).unwrap_or((to - from) / MOST_LABELS);
@@ -294,7 +294,7 @@ fn nines_label(nines: usize) -> String {
     }
 }
 
-/// What the picture's edges stand for.
+/// The values at the picture's edges.
 struct Axes {
     from: f64,
     to: f64,
@@ -326,7 +326,7 @@ impl Axes {
     }
 }
 
-/// A heat map as a path a shade. Neighbouring columns are added up until there are few enough.
+/// A heat map as one path per shade. Neighbouring columns are added up until there are few enough.
 fn still_heat(out: &mut String, heat: &Heat, chart: &Chart, axes: &Axes) {
     let across = heat.columns.len().div_ceil(FEW_MOMENTS).max(1);
     let (Some(first), Some(last)) = (chart.at.first(), chart.at.last()) else { return };
@@ -378,7 +378,7 @@ fn path(places: &[f64], values: &[Option<f64>], axes: &Axes) -> String {
                 let space = if y < from_y { "" } else { " " };
                 let _ = write!(d, "l{}{space}{}", x - from_x, y - from_y);
             }
-            // A lone moment is a point: a line of no length with round ends.
+            // A single moment is a point: a line of zero length with round ends.
             None => {
                 let _ = write!(d, "M{x} {y}h0");
             }
@@ -388,7 +388,7 @@ fn path(places: &[f64], values: &[Option<f64>], axes: &Axes) -> String {
     d
 }
 
-/// Places that are as far apart as one another as the first, their distance and how many; others as they are.
+/// Evenly spaced positions as the first, their distance and their number; others unchanged.
 fn places(at: &[f64]) -> Json {
     if let [first, second, ..] = at {
         let step = second - first;
@@ -404,7 +404,7 @@ fn rounded(values: &[Option<f64>]) -> Vec<Json> {
     values.iter().map(|v| v.map_or(Json::Null, |v| round(figures::round(v, 4)))).collect()
 }
 
-/// To a thousandth, whole numbers without a point.
+/// Rounds to a thousandth, whole numbers without a point.
 fn round(value: f64) -> Json {
     let value = if value.abs() >= 1.0 { (value * 1e3).round() / 1e3 } else { value };
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }

@@ -1,5 +1,5 @@
-//! The system, drawn: boxes in the order of a request's way, side by side where there is room and below one another where
-//! there is not. Boxes are laid out by the browser, so that no text overlaps another.
+//! The system, drawn: boxes in the order of a request's path, side by side if there is room and otherwise below one
+//! another. The browser lays out the boxes, so that no text overlaps another.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::document::{Drawing, Edge, Gauge, Node};
 /// With more drawings than this a reader picks one from a list.
 const MOST_TABS: usize = 8;
 
-/// One drawing after the other; the script of the page shows one at a time.
+/// All drawings in order; the script of the page shows one at a time.
 pub(super) fn drawings(out: &mut String, all: &[Drawing]) {
     out.push_str("<div class=\"drawings\">\n");
     if all.len() > 1 {
@@ -44,7 +44,7 @@ pub(super) fn drawings(out: &mut String, all: &[Drawing]) {
     out.push_str("</div>\n");
 }
 
-/// What goes to a layer. Where it does not come from the only node before, it says from where.
+/// The arrows into a layer. If they do not come from the only node before it, the source is named.
 fn arrows(out: &mut String, edges: &[Edge], before: &[Node], layer: &[Node]) {
     let into: Vec<&Edge> = edges.iter().filter(|e| layer.iter().any(|n| n.name == e.to)).collect();
     let is_plain = before.len() == 1 && layer.len() == 1;

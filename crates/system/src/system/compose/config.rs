@@ -1,8 +1,9 @@
-//! What a Compose file makes, as Compose itself reads it: things with a name of the file's own choice, which others may
-//! have already, and the images that its services run.
+//! What a Compose file makes, as Compose itself reads it: things with an explicit name, which others may already
+//! have, and the images that its services run.
 //!
-//! Compose takes what has such a name for its own, whoever made it, and removes it with the rest. So it is looked for
-//! before the first container is made, and nothing is brought up when it is there. It must not change anything.
+//! Compose takes whatever has such a name as its own, whoever made it, and removes it with the rest. So these names
+//! are looked up before the first container is made, and if one exists, nothing is brought up. It must not change
+//! anything.
 
 mod extends;
 
@@ -21,7 +22,7 @@ use crate::system::System;
 /// What to do where a file cannot be read without Compose.
 const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which prints the resolved file";
 
-/// What can have a name of its own in a Compose file.
+/// What can have an explicit name in a Compose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Volume,
@@ -47,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// What to do about one of a stranger's.
+    /// What to do about one that belongs to someone else.
     fn hint(self) -> &'static str {
         match self {
             Kind::Volume => {
@@ -68,14 +69,14 @@ pub(super) struct Config(Value);
 
 impl Config {
     fn parse(text: &str) -> std::result::Result<Config, String> {
-        // One that says nothing makes nothing.
+        // An empty one makes nothing.
         if text.trim().is_empty() {
             return Ok(Config(Value::Null));
         }
         serde_saphyr::from_str(text).map(Config).map_err(|e| e.to_string())
     }
 
-    /// What it would make under a name of its own choice, each with the name.
+    /// What it would make under an explicit name, each with the name.
     fn named(&self) -> Vec<(Kind, &str)> {
         let all = |key: &str| self.0[key].as_object().into_iter().flat_map(serde_json::Map::values);
         let shared = [("volumes", Kind::Volume), ("networks", Kind::Network)];
@@ -86,8 +87,8 @@ impl Config {
         shared.chain(containers).filter_map(|(kind, name)| Some((kind, name.as_str()?))).collect()
     }
 
-    /// Services that run an image which is not built, each with the image. One with a variable in it, in a file as it is
-    /// written, is left out.
+    /// Services that run an image which is not built, each with the image. In a file as written, an image with a
+    /// variable in its name is left out.
     pub fn images(&self) -> Vec<(&str, &str)> {
         let services = self.0["services"].as_object().into_iter().flatten();
         services
@@ -98,7 +99,7 @@ impl Config {
     }
 }
 
-/// It is there already, by the file's own word: Compose neither makes nor removes it.
+/// The file declares it as existing already: Compose neither makes nor removes it.
 fn is_external(thing: &Value) -> bool {
     match &thing["external"] {
         Value::Null | Value::Bool(false) => false,
@@ -108,10 +109,10 @@ fn is_external(thing: &Value) -> bool {
 }
 
 impl System {
-    /// The file as Compose reads it, with variables and the second file in it.
+    /// The file as Compose reads it, with variables and the second file merged in.
     ///
     /// # Errors
-    /// What Compose says against the file; a name that only Compose knows, where it does not print it.
+    /// Compose's complaints about the file; a name that only Compose knows, when it does not print it.
     pub(super) fn compose_config(
         &self,
         words: &[String],
@@ -120,7 +121,7 @@ impl System {
     ) -> Result<Config> {
         let unreadable = |why: String| Error::ComposeConfig { file: spec.file.clone(), why };
         let path = self.scratch().join("compose-config.yml");
-        // It holds the services' variables, so nobody else may read it, and it does not stay.
+        // It holds the services' variables, so it is private and deleted afterwards.
         let line = "umask 077; exec \"$@\" > \"$0\"";
         let mut command =
             vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned(), path.display().to_string()];
@@ -131,7 +132,7 @@ impl System {
         let _ = fs::remove_file(&path);
         let mut result = result?;
         result.command = format!("{} config", words.join(" "));
-        // Podman's knows the command only since 1.0.4.
+        // Podman's has had the command only since 1.0.4.
         if !result.is_ok() && words.first().is_some_and(|tool| tool == "podman-compose") {
             return as_written(&spec.file).map_err(unreadable);
         }
@@ -139,10 +140,10 @@ impl System {
         Config::parse(&text.map_err(Error::file("read", &path))?).map_err(unreadable)
     }
 
-    /// Makes sure that nobody has what the file would make under a fixed name.
+    /// Checks that nothing exists under the fixed names that the file would use.
     ///
     /// # Errors
-    /// [`Error::Taken`] for the first one that somebody has.
+    /// [`Error::Taken`] for the first name that is in use.
     pub(super) fn check_names(
         &self,
         config: &Config,
@@ -153,7 +154,7 @@ impl System {
         for (kind, name) in config.named() {
             let doing = format!("look for the {} `{name}`", kind.word());
             let answer = engine.call(Call::new(doing, "GET", kind.path(name)))?;
-            // An engine also finds what has an id that begins so.
+            // An engine also finds things whose id begins with this.
             let is_it = answer.body["Name"].as_str().is_some_and(|n| n.trim_start_matches('/') == name);
             if answer.status == 404 || !is_it {
                 continue;
@@ -183,7 +184,7 @@ impl System {
     }
 }
 
-/// The file itself, with what its services have from others. Only Compose knows names with variables in them.
+/// The file itself, with what its services inherit. Only Compose knows names with variables in them.
 fn as_written(file: &Path) -> std::result::Result<Config, String> {
     let text = fs::read_to_string(file).map_err(|e| e.to_string())?;
     let Config(mut document) = Config::parse(&text)?;
@@ -217,7 +218,7 @@ mod tests {
         let config = Config::parse(FILE).unwrap();
         let expect = [(Kind::Volume, "shop_data"), (Kind::Network, "mesh_net"), (Kind::Container, "web_1")];
         assert_eq!(config.named(), expect);
-        // In the file's order or in that of the names: both will do.
+        // In the file's order or sorted by name: both will do.
         let mut images = config.images();
         images.sort_unstable();
         assert_eq!(images, [("cache", "redis:7"), ("db", "postgres:16")]);
@@ -239,7 +240,7 @@ mod tests {
         assert!(why.contains("`${SHOP}`") && why.contains("hint: "), "{why}");
     }
 
-    /// What is named, and the images, of a service `web` that has these lines, beside files of others.
+    /// Names and images of a service `web` that has these lines, with other files beside it.
     fn of_web(lines: &str) -> std::result::Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
@@ -275,7 +276,7 @@ mod tests {
             ("extends: { file: base.yaml, service: web }", "theirs a:1"),
             ("extends: { file: ./base.yaml, service: web }", "theirs a:1"),
             ("extends: { file: bare.yaml, service: web }", "bare b:1"),
-            // Its own goes before that of another, each by itself.
+            // Its own value takes precedence over an inherited one, key by key.
             ("extends: { file: base.yaml, service: web }, container_name: mine", "mine a:1"),
             ("extends: { file: base.yaml, service: web }, image: x:1", "theirs x:1"),
             ("extends: { file: base.yaml, service: built }, image: x:1", ""),

@@ -1,4 +1,4 @@
-//! The limits of a container: as its engine is given them, and as the kernel has them afterwards.
+//! The limits of a container: as passed to its engine, and as the kernel has them afterwards.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const PERIOD_US: f64 = 100_000.0;
 const MIN_QUOTA_US: f64 = 1_000.0;
 const MAX_PERIOD_US: f64 = 1_000_000.0;
 
-/// Limits as the engine writes them into the container's groups.
+/// The limits in the form in which the engine writes them into the container's groups.
 pub(crate) fn limits_into(host: &mut Value, limits: &Limits) {
     if let Some(cores) = limits.cpu_cores {
         let (quota_us, period_us) = quota(cores);
@@ -24,7 +24,7 @@ pub(crate) fn limits_into(host: &mut Value, limits: &Limits) {
     }
     if let Some(bytes) = limits.memory_bytes {
         host["Memory"] = bytes.into();
-        // Both together: no swap is to make up for it, unless it is asked for.
+        // Both together: swap does not add to memory, unless requested.
         host["MemorySwap"] = limits.memory_swap_bytes.unwrap_or(bytes).into();
     }
     if let Some(pids) = limits.pids {
@@ -47,8 +47,8 @@ pub(crate) fn block_rates(limits: &BlockLimits) -> Vec<(&'static str, Vec<(Strin
     values.into_iter().filter_map(|(key, rate)| Some((key, of_all(rate?)))).collect()
 }
 
-/// Podman raises limits of processes and open files as far as there are, and fails where it may not: those that
-/// are not given stay as they are here. Of processes it has no more itself than the machine has pids.
+/// Podman raises limits of processes and open files to the maximum, and fails if it may not: those that are not given
+/// stay as they are here. Podman itself has no more processes than the machine has pids.
 pub(super) fn keep_our_limits(host: &mut Value) {
     let mut limits = host["Ulimits"].as_array().cloned().unwrap_or_default();
     for (name, resource) in [("nofile", Resource::Nofile), ("nproc", Resource::Nproc)] {
@@ -62,28 +62,28 @@ pub(super) fn keep_our_limits(host: &mut Value) {
     host["Ulimits"] = limits.into();
 }
 
-/// Quota and period, in microseconds, for this many cores; the period is stretched where the quota would be too small.
+/// Quota and period, in microseconds, for this many cores; the period is stretched if the quota would be too small.
 fn quota(cores: f64) -> (u64, u64) {
     let period_us = if cores * PERIOD_US < MIN_QUOTA_US { MAX_PERIOD_US } else { PERIOD_US };
     ((cores * period_us).round() as u64, period_us as u64)
 }
 
-/// The groups of a process that are not loadlab's own.
+/// The groups of a process, except loadlab's own.
 pub(crate) fn places_of(pid: u32) -> Vec<Place> {
     let root = Path::new("/");
     let own = tree::groups_of(root, std::process::id());
     tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect()
 }
 
-/// Those of a container's groups that are its own: an engine names them after the container. Without root, and without a
-/// delegated cgroup, Podman leaves its containers in the group that it is in itself, with whatever else the user runs:
-/// that must neither be limited nor paused.
+/// Those of a container's groups that belong to it alone: an engine names them after the container. Without root, and
+/// without a delegated cgroup, Podman leaves its containers in its own group, together with whatever else the user
+/// runs: that must neither be limited nor paused.
 pub(super) fn own_places(places: Vec<Place>, id: &str) -> Vec<Place> {
     let is_own = |dir: &Path| dir.iter().any(|part| part.to_string_lossy().contains(id));
     places.into_iter().filter(|place| !id.is_empty() && is_own(&place.dir)).collect()
 }
 
-/// Limits as the kernel has them: one that did not take is an error and not a surprise.
+/// Checks the limits the kernel has: one that did not take effect is an error, not a surprise.
 pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
     let places = &group.places;
     let read = |controller: Controller, v1: &str, v2: &str| {
@@ -188,7 +188,7 @@ mod tests {
         ] {
             assert_eq!(own_places(vec![place(dir)], id).len(), usize::from(expect), "{dir}");
         }
-        // A limit that nothing enforces is an error and not a surprise.
+        // A limit that nothing enforces is an error, not a surprise.
         let dir = Path::new("/");
         let mut spec = ComponentSpec::new("web", "true", dir, dir);
         assert!(check_limits(&spec, &Group::default()).is_ok());

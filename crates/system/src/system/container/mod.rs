@@ -1,9 +1,9 @@
 //! A component that is a container: created with its limits, started, found as a process, stopped, removed.
 //!
-//! Once it runs it is a component as any other: its first process has a pid on this machine, which the monitor
-//! watches and whose cgroups and network namespace the watcher reads. Only what the kernel leaves to the engine
-//! goes through the engine: starting, signals, the exit status, health, the end. Everything that is made carries
-//! the run's label, so that it is found when loadlab is gone.
+//! Once it runs it is a component like any other: its first process has a pid on this machine, which the monitor
+//! watches and whose cgroups and network namespace the watcher reads. Only what the kernel leaves to the engine goes
+//! through the engine: starting, signals, the exit status, health, the end. Everything that is made carries the run's
+//! label, so that it can be found when loadlab is gone.
 
 mod limits;
 mod restart;
@@ -35,7 +35,7 @@ use crate::process::{self, ProcessFamily, ProcessId, ports};
 use crate::spec::{ComponentSpec, ContainerSpec, HealthCheck, Network};
 use crate::sync::lock;
 
-/// Beyond the time that a container is given to stop.
+/// Added to the time that a container is given to stop.
 const STOP_SLACK_NS: u64 = 30_000_000_000;
 /// How long an engine may take to learn that a container has ended …
 const LEARNS_NS: u64 = 2_000_000_000;
@@ -43,11 +43,11 @@ const LEARNS_NS: u64 = 2_000_000_000;
 const LOOK_NS: u64 = 20_000_000;
 
 impl System {
-    /// Starts a container under its limits. As with [`System::up`] it is not ready then.
+    /// Starts a container under its limits. As with [`System::up`] it is not ready yet.
     ///
     /// # Errors
-    /// No engine, no image, a refusal of the engine; a limit that is not what was asked for; a container that ends
-    /// at once, with its last lines.
+    /// No engine, no image, a refusal by the engine; a limit that differs from the one requested; a container that
+    /// ends at once, with its last lines.
     pub fn up_container(&self, spec: &ComponentSpec, container: &ContainerSpec) -> Result<Component> {
         if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
@@ -63,7 +63,7 @@ impl System {
         let id = self.asking(asked, create, is_answered)?.map_err(failed)?;
         let started = self.start_container(spec, &engine, &id, None);
         if started.is_err() {
-            // Report the first error; the label finds what is left.
+            // Report the first error; leftovers can be found by the label.
             let _ = container::remove(&engine, &id);
         }
         started
@@ -101,7 +101,7 @@ impl System {
         self.adopt(spec, engine, id, started_ns, logs_since_ns)
     }
 
-    /// Takes a container that runs for a component: watched, kept, its logs copied.
+    /// Adopts a running container as a component: watched, tracked, its logs copied.
     pub(crate) fn adopt(
         &self,
         spec: &ComponentSpec,
@@ -153,14 +153,14 @@ impl System {
         self.monitor.keep(inner.clone());
         let checked = check_limits(spec, &inner.group).and_then(|()| check_cpus(&inner));
         if let Err(error) = checked {
-            // The limit is what is wrong here.
+            // The limit's error is what matters here.
             let _ = self.take_down(&inner, Some(0));
             return Err(error);
         }
         Ok(Component { inner })
     }
 
-    /// Stops and removes a container: the engine sends its stop signal, and kills it after its time.
+    /// Stops and removes a container: the engine sends its stop signal, and kills it when its time is up.
     pub(crate) fn take_down_container(
         &self,
         inner: &Arc<Inner>,
@@ -190,7 +190,7 @@ impl System {
         Ok(Takedown { ending, stragglers: 0, escaped: 0, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
     }
 
-    /// It is asked to end, and killed after its time.
+    /// Asks it to end; it is killed when its time is up.
     fn stop_container(&self, inner: &Inner, handle: &ContainerHandle, within_ns: u64) -> Result<()> {
         let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
         let path = format!("/containers/{}/stop?t={}", handle.id, within_ns.div_ceil(1_000_000_000));
@@ -198,7 +198,7 @@ impl System {
         handle.engine.call(call.within(within_ns.saturating_add(STOP_SLACK_NS))).map(drop).map_err(failed)
     }
 
-    /// The run's network, made when the first container wants it.
+    /// The run's network, made when the first container needs it.
     fn network(&self, engine: &Engine) -> engine::Result<()> {
         let mut engine_state = lock(&self.engine_state);
         if engine_state.has_network {
@@ -216,7 +216,7 @@ impl System {
         Ok(())
     }
 
-    /// `source:target[:ro]` as the engine understands it; a volume by name is made for the run.
+    /// `source:target[:ro]` as the engine understands it; a named volume is made for the run.
     fn volume(&self, engine: &Engine, volume: &str) -> engine::Result<String> {
         let Some((source, rest)) = volume.split_once(':').filter(|(s, _)| !s.starts_with('/')) else {
             return Ok(volume.to_owned());
@@ -224,7 +224,7 @@ impl System {
         let name = self.name_for(source);
         let body = json!({ "Name": name, "Labels": self.labels("") });
         let doing = "create a volume";
-        // One that is there already is taken as it is.
+        // An existing one is used as it is.
         engine.call(Call::new(doing, "POST", "/volumes/create").body(&body))?.found(doing)?;
         Ok(format!("{name}:{rest}"))
     }
@@ -237,7 +237,7 @@ impl System {
         labels
     }
 
-    /// What is sent to create the container.
+    /// The request body that creates the container.
     fn container_body(
         &self,
         spec: &ComponentSpec,
@@ -268,7 +268,7 @@ impl System {
         if engine.is_podman() {
             keep_our_limits(&mut host);
         } else {
-            // Bounded by itself: what a container writes must not fill the disk behind our back.
+            // The driver bounds it: what a container writes must not fill the disk behind our back.
             host["LogConfig"] = json!({ "Type": "local" });
         }
         let (mut exposed, mut bindings) = (json!({}), json!({}));
@@ -327,7 +327,7 @@ fn address_in(found: &Value) -> Option<IpAddr> {
     networks.values().find_map(|n| n["IPAddress"].as_str()?.parse().ok())
 }
 
-/// States of a container before its first process, as Docker and Podman call them.
+/// States of a container that has not had a process yet, as Docker and Podman call them.
 const NEVER_STARTED: [&str; 3] = ["created", "configured", "initialized"];
 
 /// Why there is no process: it has ended, never began, or lives where we cannot see it.
@@ -344,7 +344,7 @@ fn gone(
     };
     let runs = |state: &Value| state["Running"].as_bool() == Some(true);
     let mut state = look();
-    // An engine learns of an end a little later than the kernel has it.
+    // An engine learns of an end a little later than the kernel.
     let until_ns = clock::now_ns() + LEARNS_NS;
     while runs(&state) && clock::now_ns() < until_ns {
         Cancel::new().wait_until(clock::now_ns() + LOOK_NS);
@@ -360,7 +360,7 @@ fn gone(
         return Error::of_container(&spec.name, source);
     }
     follower.finish();
-    // Podman's Compose goes on where a container of it does not start, and says that all went well.
+    // Podman's Compose continues when one of its containers does not start, and reports success.
     if state["Status"].as_str().is_some_and(|status| NEVER_STARTED.contains(&status)) {
         let why = state["Error"].as_str().filter(|why| !why.is_empty());
         let why = why.map_or(String::new(), |why| format!(": {why}"));

@@ -1,4 +1,4 @@
-//! A container that goes and comes back in the middle of a load: the same one, with its files.
+//! A container that goes away and comes back in the middle of a load: the same one, with its files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,16 +10,16 @@ use crate::error::{Error, Result};
 use crate::system::System;
 
 impl System {
-    /// Kills a container of a component, which stays, to be started again or taken down.
+    /// Kills a component's container, which stays, to be started again or taken down.
     ///
     /// # Errors
-    /// It is no container; the engine could not kill it.
+    /// It is not a container; the engine could not kill it.
     pub fn kill_container(&self, component: &Component) -> Result<()> {
         let (inner, handle) = handle_of(component)?;
         inner.leaving.store(true, Ordering::SeqCst);
         let call = Call::new("kill the container", "POST", format!("/containers/{}/kill", handle.id));
         match handle.engine.call(call) {
-            // One that has just ended by itself does not run, and that is a conflict to the engine.
+            // One that has just ended on its own is not running, which the engine reports as a conflict.
             Ok(_) | Err(EngineError::Refused { status: 409, .. }) => {}
             Err(error) => return Err(Error::of_container(&inner.spec.name, error)),
         }
@@ -28,11 +28,11 @@ impl System {
         Ok(())
     }
 
-    /// Starts a container of a component again, as its `stop` says and with the limits that it has by now. Its address
-    /// is the engine's to give.
+    /// Starts a component's container again, as its `stop` specifies and with its current limits. The engine chooses
+    /// its address.
     ///
     /// # Errors
-    /// It is no container, or not there any more; what the engine says; a limit that did not take.
+    /// It is not a container, or no longer exists; the engine's error; a limit that did not take effect.
     pub fn restart_container(&self, component: &Component) -> Result<Component> {
         let (inner, handle) = handle_of(component)?;
         inner.leaving.store(true, Ordering::SeqCst);
@@ -47,7 +47,7 @@ impl System {
         let component = match started {
             Ok(component) => component,
             Err(error) => {
-                // Report the first error; the label finds what is left.
+                // Report the first error; leftovers can be found by the label.
                 let _ = handle.remove();
                 return Err(error);
             }
@@ -56,7 +56,7 @@ impl System {
         if component.limits() != limits
             && let Err(error) = self.limit(&component, &limits)
         {
-            // It runs as nobody asked, and its name would be taken when the next trial begins.
+            // It is running with the wrong settings, and its name would be taken when the next trial begins.
             let _ = self.kill(&component);
             return Err(error);
         }

@@ -1,8 +1,8 @@
-//! Sockets beside those of TCP: Unix ones, and UDP ones.
+//! Sockets other than TCP: Unix and UDP.
 //!
-//! A desktop has thousands of Unix sockets, and most systems have none that matter. So their tables are read with every
-//! reading only while a component has such a socket; else now and then, to see whether one has come. What costs much is
-//! read less often.
+//! A desktop has thousands of Unix sockets, and most systems have none that matter. So their tables are read with
+//! every reading only while a component has such a socket; otherwise only now and then, to see whether one has
+//! appeared. Costly tables are read less often.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -15,14 +15,14 @@ use super::udp::UdpPairs;
 use super::unix::{UnixPairs, UnixSocket};
 use super::{Members, own_cpu_ns};
 
-/// From one reading of a table that nobody needs to the next.
+/// From one reading of a table that no component uses to the next.
 const UNUSED_NS: u64 = 1_000_000_000;
-/// What a reading of a table costs, times this, passes until the next: half of what all readings have.
+/// The interval between readings of a table, as a multiple of its cost: half of the budget for all readings.
 const COSTS: u64 = 200;
-/// So often a table that is needed is read, whatever it costs: no line is without it.
+/// A table in use is read at least this often, whatever it costs: every line must have it.
 const LONGEST_NS: u64 = 900_000_000;
-/// From one look at whose they are to the next, at the least, and in terms of what one costs: on a desktop there are new
-/// ones all the time, nearly all of them somebody else's.
+/// The shortest interval between two searches for owners, and the interval as a multiple of its cost: on a desktop
+/// there are new sockets all the time, nearly all of them of other programs.
 const LOOK_NS: u64 = 200_000_000;
 const LOOK_COSTS: u64 = 400;
 
@@ -52,7 +52,7 @@ pub(crate) struct Beside {
     look_due: Due,
     unix_sockets: Vec<UnixSocket>,
     udp_sockets: Vec<Socket>,
-    /// Those of them whose owners were looked for.
+    /// Sockets whose owners were searched for.
     relevant: HashSet<u32>,
     /// What could not be read, and why.
     failed: BTreeSet<String>,
@@ -104,7 +104,7 @@ impl Beside {
         }
     }
 
-    /// Looks whose the sockets are that turned up.
+    /// Finds the owners of new sockets.
     fn look(&mut self, now_ns: u64, owners: &mut Owners, members: &[Members]) {
         self.relevant.clear();
         self.relevant.extend(UnixPairs::relevant(&self.unix_sockets));
@@ -123,7 +123,7 @@ impl Beside {
         self.relevant.iter().copied()
     }
 
-    /// Means of the readings so far, which are then forgotten. What could not be read is appended to `not_seen`.
+    /// Means of the readings so far, which are then reset. What could not be read is appended to `not_seen`.
     pub fn take(
         &mut self,
         now_ns: u64,
@@ -143,13 +143,13 @@ impl Beside {
     }
 }
 
-/// How long until a table is read again that took so much CPU time.
+/// How long until a table that took this much CPU time is read again.
 fn wait(cost_ns: u64, is_used: bool) -> u64 {
     let by_cost_ns = cost_ns * COSTS;
     if is_used { by_cost_ns.min(LONGEST_NS) } else { by_cost_ns.max(UNUSED_NS) }
 }
 
-/// A kernel without the table has no sockets of that kind to show, which is worth saying.
+/// A kernel without the table cannot show sockets of that kind, which is worth reporting.
 fn note(failed: &mut BTreeSet<String>, kind: &str, done: io::Result<()>) {
     if let Err(error) = done {
         failed.insert(format!("connections over {kind} sockets: the kernel's table of them: {error}"));
@@ -177,7 +177,7 @@ mod tests {
     /// However busy a machine is.
     const PATIENCE_NS: u64 = 60 * SECOND_NS;
 
-    /// A program that ends with the test, also where that fails.
+    /// A program that ends with the test, even if that fails.
     struct Program(Child);
 
     impl Program {
@@ -200,7 +200,7 @@ mod tests {
         Program(command.spawn().expect("python3 is installed"))
     }
 
-    /// Reads lines of a reading each until one is as wanted.
+    /// Reads lines of one reading each until one is as expected.
     struct Lines(EvidenceReader);
 
     impl Lines {
@@ -339,7 +339,7 @@ mod tests {
     fn queries_over_udp_are_who_asks_a_resolver() {
         let resolver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = resolver.local_addr().unwrap();
-        // Queries that nobody answers, given up one after the other, and three at a time.
+        // Unanswered queries, given up one after the other, and three at a time.
         let web = python(
             "import socket,sys\n\
             c=[]\n\

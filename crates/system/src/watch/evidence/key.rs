@@ -1,4 +1,4 @@
-//! What a pair of components is known by, over TCP, Unix sockets and UDP alike.
+//! The key of a pair of components, over TCP, Unix sockets and UDP alike.
 
 /// Who asks whom, and where: [`loadlab_record::evidence::Pair`] says what each is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

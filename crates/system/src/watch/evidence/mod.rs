@@ -1,9 +1,10 @@
-//! Who waits for whom: sockets and threads of every component, read many times a second and added up to one line of
-//! evidence about once a second.
+//! Who waits for whom: sockets and threads of every component, read many times a second and summed up into one line
+//! of evidence about once a second.
 //!
-//! [`sockets`] reads the kernel's table of sockets, [`owners`] knows whose each is, and [`pairs`] adds up who waits for
-//! whom; [`beside`] does so for Unix and UDP sockets; [`ports`] counts local ports where many are taken; [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do
-//! and wait for. All of it has a hundredth of a core: what costs more is read less often.
+//! [`sockets`] reads the kernel's table of sockets, [`owners`] knows the owner of each, and [`pairs`] adds up who
+//! waits for whom; [`beside`] does so for Unix and UDP sockets; [`ports`] counts local ports where many are taken;
+//! [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] reports what threads
+//! do and wait for. All of it together gets a hundredth of a core: costly parts are read less often.
 
 mod beside;
 mod key;
@@ -35,7 +36,7 @@ use self::ports::PortReader;
 use self::sockets::{Socket, SocketTable, Subset};
 use self::threads::ThreadReader;
 
-/// The processes of a component, as the watcher saw them last.
+/// The processes of a component, as the watcher last saw them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     /// Its name.
@@ -44,32 +45,32 @@ pub(crate) struct Members {
     pub pids: Vec<u32>,
 }
 
-/// What loadlab itself is called.
+/// loadlab's own name.
 const GENERATOR: &str = "loadlab";
 
-/// From one reading to the next, at the least and at the most.
+/// The shortest and the longest interval between readings.
 const SHORTEST_NS: u64 = 50_000_000;
 const LONGEST_NS: u64 = 60_000_000_000;
-/// What a reading costs, times this, passes until the next: a hundredth of a core.
+/// The interval between readings, as a multiple of their cost: a hundredth of a core.
 const BUDGET: u64 = 100;
 /// CPU time for the threads of one reading.
 const THREADS_NS: u64 = 500_000;
-/// A line of evidence is about so long.
+/// About how long a line of evidence is.
 const LINE_NS: u64 = 1_000_000_000;
-/// From one look at whose sockets are whose to the next.
+/// From one search for socket owners to the next.
 const LOOK_NS: u64 = 200_000_000;
-/// No more namespaces are read: each costs a descriptor, and a dump each time.
+/// How many namespaces are read at most: each costs a descriptor, and a dump each time.
 const MOST_NAMESPACES: usize = 64;
 
 /// Reads sockets and threads, and adds them up.
 #[derive(Debug, Default)]
 pub(crate) struct EvidenceReader {
     members: Vec<Members>,
-    /// The same without loadlab, whose threads are the engine's business.
+    /// The same without loadlab, whose threads the engine reports itself.
     components: Vec<Members>,
     /// Tables of the namespaces that components are in, by the namespace's inode.
     tables: HashMap<u64, SocketTable>,
-    /// Namespaces that cannot be read, and whose.
+    /// Namespaces that cannot be read, and their components.
     closed: BTreeSet<(u64, String)>,
     owners: Owners,
     pairs: PairSums,
@@ -81,7 +82,7 @@ pub(crate) struct EvidenceReader {
     subset: Subset,
     sockets: Vec<Socket>,
     one_table: Vec<Socket>,
-    /// Whose part of the sockets ends where, by namespace.
+    /// Where each namespace's part of the sockets ends.
     parts: Vec<(u64, usize)>,
     from_ns: u64,
     looked_ns: u64,
@@ -91,7 +92,7 @@ pub(crate) struct EvidenceReader {
 }
 
 impl EvidenceReader {
-    /// Components have these processes now. The look at whose sockets are whose is made here, once a line.
+    /// Components have these processes now. Also searches for socket owners, once a line.
     pub fn set_members(&mut self, members: Vec<Members>) {
         let before = own_cpu_ns();
         if members != self.members {
@@ -104,7 +105,7 @@ impl EvidenceReader {
         self.spent_ns += own_cpu_ns() - before;
     }
 
-    /// Looks whose the sockets are that turned up.
+    /// Finds the owners of new sockets.
     fn look(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
             return;
@@ -119,12 +120,12 @@ impl EvidenceReader {
         self.owners.look_for_load(self.pairs.take_strangers(), &alive);
     }
 
-    /// Somebody but loadlab is there to be read.
+    /// There are components other than loadlab to read.
     pub fn has_components(&self) -> bool {
         !self.components.is_empty()
     }
 
-    /// A table for each namespace that a component is in; those that nobody is in any more are closed.
+    /// A table for each namespace that a component is in; those without components are closed.
     fn open_tables(&mut self) {
         let namespace_of = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|m| m.ino());
         let own = namespace_of(std::process::id());
@@ -202,7 +203,7 @@ impl EvidenceReader {
         burst_ns.map_or(wait_ns, |burst_ns| burst_ns.min(wait_ns))
     }
 
-    /// The line that is due, if one is; `at_s` puts times on the trial's clock.
+    /// The line that is due, if any; `at_s` puts times on the trial's clock.
     pub fn take(&mut self, now_ns: u64, is_last: bool, at_s: impl Fn(u64) -> f64) -> Option<Evidence> {
         let is_due = now_ns.saturating_sub(self.from_ns) >= LINE_NS || is_last;
         if !is_due || self.pairs.readings() == 0 {

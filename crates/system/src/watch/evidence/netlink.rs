@@ -1,6 +1,7 @@
 //! Dumps of the kernel's tables of sockets (`sock_diag` over netlink): asking, and walking through the answers.
 //!
-//! One socket for each network namespace serves all tables in turn. What a table's rows mean is not known here.
+//! One socket for each network namespace serves all tables in turn. It knows nothing of the meaning of a table's
+//! rows.
 
 use std::fs::File;
 use std::io;
@@ -21,15 +22,15 @@ const HEAD: usize = 16;
 pub(crate) struct Netlink {
     socket: OwnedFd,
     buffer: Vec<u8>,
-    /// Number of the dump: what is left of one that failed is not taken for the next one's.
+    /// Number of the dump: the rest of a failed one must not be mistaken for the next.
     number: u32,
 }
 
 impl Netlink {
-    /// Of the namespace that this thread is in.
+    /// For the namespace that this thread is in.
     ///
     /// # Errors
-    /// No such socket can be had.
+    /// No such socket can be created.
     #[expect(unsafe_code, reason = "netlink sockets have no other way in")]
     pub fn here() -> io::Result<Netlink> {
         // SAFETY: socket(2) takes numbers, and what it returns is ours alone.
@@ -39,12 +40,12 @@ impl Netlink {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a descriptor that was just opened, and that nobody else has.
+        // SAFETY: a descriptor that was just opened and is owned by nothing else.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Netlink { socket, buffer: vec![0; 64 << 10], number: 0 })
     }
 
-    /// Of a process's namespace: a thread of its own goes there, opens the socket, and ends.
+    /// For a process's namespace: a separate thread enters it, opens the socket, and ends.
     ///
     /// # Errors
     /// The namespace may not be entered, or is gone.
@@ -52,7 +53,7 @@ impl Netlink {
         in_namespace_of(pid, Netlink::here)
     }
 
-    /// Asks for a dump. `take` gets the rows of one answer after the other.
+    /// Requests a dump. `take` gets the rows of one answer after the other.
     ///
     /// # Errors
     /// The kernel does not answer, or refuses; it may not have such a table.
@@ -60,7 +61,7 @@ impl Netlink {
     pub fn dump(&mut self, body: &[u8], mut take: impl FnMut(Rows<'_>)) -> io::Result<()> {
         self.number = self.number.wrapping_add(1);
         let request = request(body, self.number);
-        // SAFETY: the buffer is as long as it is said to be.
+        // SAFETY: the buffer is as long as stated.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
         if sent < 0 {
             return Err(io::Error::last_os_error());
@@ -80,7 +81,7 @@ impl Netlink {
     }
 }
 
-/// Opens something in a process's network namespace: a thread of its own goes there, opens it, and ends.
+/// Opens something in a process's network namespace: a separate thread enters it, opens it, and ends.
 ///
 /// # Errors
 /// The namespace may not be entered, or is gone.
@@ -99,7 +100,7 @@ pub(super) fn in_namespace_of<T: Send + 'static>(pid: u32, open: fn() -> io::Res
     thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
 }
 
-/// `struct nlmsghdr`, then what is asked for.
+/// `struct nlmsghdr`, then the request.
 fn request(body: &[u8], number: u32) -> Vec<u8> {
     let length = HEAD + body.len();
     let mut bytes = Vec::with_capacity(length);
@@ -112,7 +113,7 @@ fn request(body: &[u8], number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Messages of one answer to a dump: kind and body. What is cut off is left out.
+/// Messages of one answer to a dump: kind and body. Truncated ones are left out.
 struct Messages<'a> {
     bytes: &'a [u8],
     number: u32,
@@ -126,7 +127,7 @@ impl<'a> Iterator for Messages<'a> {
             let length = u32_at(self.bytes, 0).unwrap_or(0) as usize;
             let message = self.bytes.get(..length).filter(|message| message.len() >= HEAD);
             let Some(message) = message else {
-                // Cut off: an answer that ends nowhere would be waited for.
+                // Truncated: otherwise we would wait for an answer that never ends.
                 self.bytes = &[];
                 return Some((DONE, &[]));
             };
@@ -155,7 +156,7 @@ fn end(answer: &[u8], number: u32) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Rows of a table, as they are in one answer.
+/// Rows of a table, as found in one answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     bytes: &'a [u8],
@@ -169,14 +170,14 @@ impl<'a> Rows<'a> {
         messages.take_while(|(kind, _)| *kind != DONE).filter(|(kind, _)| *kind == BY_FAMILY).map(|m| m.1)
     }
 
-    /// Rows of bytes that somebody made up.
+    /// Rows from hand-made bytes.
     #[cfg(test)]
     pub fn of(bytes: &'a [u8]) -> Rows<'a> {
         Rows { bytes, number: 0 }
     }
 }
 
-/// Attributes behind a row's head: kind and value. What is cut off is left out.
+/// Attributes after a row's head: kind and value. Truncated ones are left out.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
@@ -186,7 +187,7 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
     })
 }
 
-/// The number at a place, as the kernel writes it.
+/// The number at this offset, in the kernel's byte order.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -230,7 +231,7 @@ mod tests {
     fn attributes_are_walked_through() {
         let bytes = [5, 0, 1, 0, b'x', 0, 0, 0, 4, 0, 2, 0, 9, 0, 3, 0];
         assert_eq!(attributes(&bytes).collect::<Vec<_>>(), [(1, &b"x"[..]), (2, &[])]);
-        // A length of nothing would never end.
+        // A length of zero would loop forever.
         assert_eq!(attributes(&[0; 8]).count(), 0);
     }
 

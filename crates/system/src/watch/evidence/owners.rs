@@ -1,7 +1,7 @@
-//! Whose a socket is: its inode, found among the open files of the components' processes.
+//! The owner of a socket: looks up its inode among the open files of the components' processes.
 //!
-//! A look at a process's open files costs a microsecond or two each, so there is one only when sockets turn up that
-//! nobody is known to have, and no more than once a second.
+//! Inspecting a process's open files costs a microsecond or two each, so it happens only when sockets with an unknown
+//! owner appear, and no more than once a second.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use super::{GENERATOR, Members};
 use crate::process;
 
-/// Open files that are read in one look, of all processes together.
+/// How many open files one look inspects, over all processes.
 const MOST_FILES: usize = 50_000;
 
-/// So often one socket of an address is looked for among all processes: a look takes milliseconds.
+/// How often one socket of an address is searched for among all processes: a search takes milliseconds.
 const MOST_TRIES: u8 = 3;
 
 /// Sockets by owner.
@@ -23,7 +23,7 @@ const MOST_TRIES: u8 = 3;
 pub(crate) struct Owners {
     components: Vec<String>,
     by_inode: HashMap<u32, Holder>,
-    /// Sockets that were looked for and not found.
+    /// Sockets that were searched for and not found.
     strangers: HashSet<u32>,
     denied: BTreeSet<String>,
     of_load: LoadAddresses<SocketAddr>,
@@ -33,15 +33,15 @@ pub(crate) struct Owners {
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     component: usize,
-    /// The only process that has it; `None` of several.
+    /// The only process that has it; `None` if there are several.
     pid: Option<u32>,
 }
 
 /// Addresses that loadlab's own connections go to.
 ///
-/// The engine's sockets are in no process's table of open files: io_uring keeps them in one of its own. Of the sockets
-/// that are connected to an address one is looked for among all processes; if none has it, and it is there still when
-/// the table of sockets is read again, they are the load's. One that is gone by then was closed meanwhile.
+/// The engine's sockets are in no process's table of open files: io_uring keeps them in its own. One of the sockets
+/// that are connected to an address is searched for among all processes; if none has it, and it still exists when the
+/// table of sockets is read again, they are the load's. One that is gone by then was closed meanwhile.
 #[derive(Debug)]
 pub(crate) struct LoadAddresses<A> {
     of_load: HashSet<A>,
@@ -49,7 +49,7 @@ pub(crate) struct LoadAddresses<A> {
     held: HashSet<A>,
     /// Sockets that no process was found to have, by the address they are connected to.
     unheld: HashMap<A, u32>,
-    /// How often a look came too late.
+    /// How often a search came too late.
     tries: HashMap<A, u8>,
 }
 
@@ -65,8 +65,8 @@ impl<A> Default for LoadAddresses<A> {
 }
 
 impl<A: Eq + Hash + Clone> LoadAddresses<A> {
-    /// Who has the sockets that are connected to an address and that no process is known to have: the load, if it has any
-    /// there.
+    /// The owner of sockets that are connected to an address and that no process is known to have: the load, if it
+    /// has any there.
     pub fn of_nobody<Q>(&self, address: &Q) -> Option<&'static str>
     where
         A: std::borrow::Borrow<Q>,
@@ -75,7 +75,7 @@ impl<A: Eq + Hash + Clone> LoadAddresses<A> {
         self.of_load.contains(address).then_some(GENERATOR)
     }
 
-    /// Looks for one socket of each address, and learns of those that were looked for before.
+    /// Searches for one socket of each address, and evaluates earlier searches.
     pub fn look(&mut self, strangers: HashMap<A, u32>, is_alive: impl Fn(u32) -> bool) {
         for (address, inode) in std::mem::take(&mut self.unheld) {
             match is_alive(inode) {
@@ -102,32 +102,32 @@ impl Owners {
         self.by_inode.get(&inode).and_then(|h| self.components.get(h.component)).map(String::as_str)
     }
 
-    /// The process that has the socket, if it is the only one of the components'.
+    /// The process that has the socket, if only one of the components' has it.
     pub fn process_of(&self, inode: u32) -> Option<u32> {
         self.by_inode.get(&inode).and_then(|h| h.pid)
     }
 
-    /// Nobody is known to have it, and it was not looked for.
+    /// Its owner is unknown, and it was not searched for.
     pub fn is_unknown(&self, inode: u32) -> bool {
         inode != 0 && !self.by_inode.contains_key(&inode) && !self.strangers.contains(&inode)
     }
 
-    /// It was looked for, and no component has it.
+    /// It was searched for, and no component has it.
     pub fn is_stranger(&self, inode: u32) -> bool {
         self.strangers.contains(&inode)
     }
 
-    /// Who has the sockets that are connected to an address and that no process is known to have.
+    /// The owner of sockets that are connected to an address and that no process is known to have.
     pub fn of_nobody(&self, address: SocketAddr) -> Option<&'static str> {
         self.of_load.of_nobody(&address)
     }
 
-    /// Looks for the load's own sockets, of those that no component has.
+    /// Searches for the load's own sockets, among those that no component has.
     pub fn look_for_load(&mut self, strangers: HashMap<SocketAddr, u32>, alive: &HashSet<u32>) {
         self.of_load.look(strangers, |inode| alive.contains(&inode));
     }
 
-    /// Looks for sockets that nobody is known to have, and that were there before this look began.
+    /// Searches for sockets with an unknown owner that existed before this look began.
     pub fn look(&mut self, members: &[Members], unknown: &HashSet<u32>) {
         let mut left = MOST_FILES;
         for component in members {
@@ -172,12 +172,12 @@ impl Owners {
         true
     }
 
-    /// Components have other processes now: sockets that were nobody's may be one of theirs.
+    /// Components have other processes now: sockets without an owner may belong to one of them.
     pub fn look_again(&mut self) {
         self.strangers.clear();
     }
 
-    /// Forgets sockets that are gone: the kernel gives their numbers to others in time.
+    /// Forgets sockets that are gone: the kernel reuses their numbers in time.
     pub fn keep(&mut self, alive: &HashSet<u32>) {
         self.by_inode.retain(|inode, _| alive.contains(inode));
         self.strangers.retain(|inode| alive.contains(inode));

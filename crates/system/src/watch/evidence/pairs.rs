@@ -1,5 +1,5 @@
-//! Connections between components, from readings of the table of sockets: how many stand, and on how many of them the
-//! one that connected waits for an answer.
+//! Connections between components, from readings of the table of sockets: how many are established, and on how many
+//! of them the connecting end waits for an answer.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,31 +15,31 @@ use super::sockets::{Socket, Subset, Times};
 #[derive(Debug, Default)]
 pub(crate) struct PairSums {
     readings: u32,
-    /// Connections that one which is read stands for.
+    /// How many connections each one that is read represents.
     each: u64,
     pairs: BTreeMap<PairKey, Sums>,
     listeners: BTreeMap<(String, String), Listener>,
-    /// In which reading of this line each was first seen.
+    /// The reading of this line in which each was first seen.
     first_seen: HashMap<(String, String), u32>,
-    /// Segments of each pair in this reading, and what the last one said of them.
+    /// Segments of each pair in this reading, and the state from the last one.
     segments: HashMap<PairKey, Segments>,
     rhythms: HashMap<PairKey, Option<Rhythm>>,
-    /// Who was last seen to connect to an address.
+    /// The last component seen connecting to an address.
     usual: HashMap<SocketAddr, String>,
     /// By the address they connected to, one socket of those that no component has.
     strangers: HashMap<SocketAddr, u32>,
     /// Each connection when it was last read, by the inode of the end that connected.
     last: HashMap<u32, Last>,
-    /// Pairs of the last line of which too much is not known.
+    /// Pairs of the last line with too many unknowns.
     tied: HashSet<PairKey>,
-    /// Connections of such pairs in this reading, if they are asked for.
+    /// Connections of such pairs in this reading, if requested.
     noted: Option<Vec<Noted>>,
 }
 
-/// Above this share of ties the table does not say who waits.
+/// Above this share of ties the table does not show who waits.
 const TIED: u64 = 10;
 
-/// A connection of a pair of which too much is not known.
+/// A connection of a pair with too many unknowns.
 #[derive(Clone, Debug)]
 pub(super) struct Noted {
     pub pair: PairKey,
@@ -48,7 +48,7 @@ pub(super) struct Noted {
     /// The asker's.
     pub inode: u32,
     pub waits: Waits,
-    /// Since the asker sent, by the kernel's coarse clock.
+    /// Since the asker last sent, by the kernel's coarse clock.
     pub since_sent_ms: u32,
 }
 
@@ -101,13 +101,14 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    /// Who listens at an address.
+    /// The listener at an address.
     fn listener(&self, at: SocketAddr) -> Option<&'a Socket> {
         let listens = |s: &&&Socket| s.local.ip() == at.ip() || is_wildcard(s.local.ip());
         self.listeners.get(&at.port())?.iter().find(listens).copied()
     }
 
-    /// This end connected: somebody listens where the other end is. Where nobody is seen to listen, the lower port does.
+    /// Whether this end connected: something listens where the other end is. If no listener is seen, the lower port
+    /// counts as the server's.
     fn asks(&self, socket: &Socket) -> bool {
         match (self.listener(socket.remote), self.listener(socket.local)) {
             (Some(_), None) => true,
@@ -121,7 +122,7 @@ fn is_wildcard(ip: IpAddr) -> bool {
     ip.is_unspecified()
 }
 
-/// Whether the one that connected waits for an answer.
+/// Whether the connecting end waits for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Waits {
     Yes,
@@ -134,20 +135,20 @@ pub(super) enum Waits {
 /// A connection when it was last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Last {
-    /// Bytes that the one who connected wrote.
+    /// Bytes that the connecting end wrote.
     written: u64,
     /// Bytes that it received.
     received: u64,
     waits: Waits,
-    /// Segments that either end sent again.
+    /// Segments that either end retransmitted.
     resent: u64,
 }
 
-/// What one reading tells of a connection. `asker` connected, `other` accepted, where it was seen. Four things tell, the
+/// What one reading shows of a connection. `asker` connected, `other` accepted, if it was seen. The evidence, the
 /// surest first: bytes that were not read or did not arrive; bytes that were not acknowledged, since acknowledgements
-/// wait for the answer, or for the next request, some 40 ms; the times of the last bytes either way, unless they are of
-/// one tick; whether as many answers came as requests went, counted in segments; and what was known when the same
-/// connection was last read.
+/// wait for the answer, or for the next request, some 40 ms; the times of the last bytes either way, unless they are
+/// within one tick; whether as many answers came as requests went, counted in segments; and what was known when the
+/// same connection was last read.
 fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: Option<Last>) -> Waits {
     let t = asker.times;
     let (written, received) = (written(asker), t.bytes_received);
@@ -186,7 +187,7 @@ fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: O
     }
 }
 
-/// How many segments a request and its answer take on the connections of a pair, where that is always the same.
+/// How many segments a request and its answer take on the connections of a pair, if that is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rhythm {
     request: u64,
@@ -194,9 +195,10 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// From all segments of a pair's connections since they were made. The few that wait blur it by one exchange each.
+    /// From all segments of a pair's connections since they were opened. The few that wait blur it by one exchange
+    /// each.
     fn of(sent: u64, received: u64, connections: u64) -> Option<Rhythm> {
-        /// More exchanges than this a connection, and a number of segments can be told from the next.
+        /// With more exchanges per connection than this, a number of segments can be told from the next.
         const FEWEST: u64 = 5;
         const MOST_SEGMENTS: u64 = 4;
         let mut all = (1..=MOST_SEGMENTS)
@@ -207,7 +209,7 @@ impl Rhythm {
         })
     }
 
-    /// Every request is answered, or all but one.
+    /// Whether every request is answered, or all but one.
     fn waits(self, t: Times) -> Waits {
         let (out, came) = (u64::from(t.segments_out), u64::from(t.segments_in));
         if out == 0 || out % self.request != 0 || came % self.answer != 0 {
@@ -222,7 +224,7 @@ impl Rhythm {
 }
 
 impl Last {
-    /// What follows from it now that so many bytes were written and received.
+    /// The state that follows, given that this many bytes have now been written and received.
     fn then(self, written: u64, received: u64) -> Waits {
         match (written == self.written, received == self.received) {
             (true, true) => self.waits,
@@ -233,21 +235,21 @@ impl Last {
     }
 }
 
-/// Bytes that an end wrote. The handshake counts as one, acknowledged.
+/// Bytes that an end wrote. The handshake counts as one acknowledged byte.
 fn written(socket: &Socket) -> u64 {
     (socket.times.bytes_acked + u64::from(socket.unsent)).saturating_sub(1)
 }
 
-/// Bytes that one end wrote have not reached the other, which has read all that came. Reading all sockets takes a part of
-/// a millisecond: where the other end was read first, the bytes must be older than that.
+/// Whether bytes that one end wrote have not reached the other, which has read all that arrived. Reading all sockets
+/// takes a fraction of a millisecond: if the other end was read first, the bytes must be older than that.
 fn is_under_way(from: &Socket, to: Option<&Socket>) -> bool {
     let Some(to) = to.filter(|to| to.unread == 0) else { return false };
     let is_seen_in_order = from.place <= to.place || from.times.since_sent_ms > 0;
     is_seen_in_order && from.unsent > 0 && to.times.bytes_received < written(from) && !is_held(from, Some(to))
 }
 
-/// Less than a segment stays with the end that wrote it, though all that it sent has arrived and been read: it waits for
-/// an acknowledgement first (Nagle), and the other end puts that off.
+/// Whether less than a segment stays with its writer, though all that it sent has arrived and been read: it waits for
+/// an acknowledgement first (Nagle), and the other end delays that.
 fn is_held(from: &Socket, to: Option<&Socket>) -> bool {
     let (not_sent, sent) = (from.times.not_sent, written(from).saturating_sub(from.times.not_sent.into()));
     let is_small = not_sent > 0 && not_sent < from.times.segment_bytes;
@@ -294,18 +296,18 @@ impl PairSums {
     fn add_connection(&mut self, asker: &Socket, reading: &Reading<'_>, owners: &Owners) {
         let other = reading.by_ends.get(&(asker.remote, asker.local)).copied();
         let listener = reading.listener(asker.remote);
-        // Until it is accepted a connection is nobody's: it is in the listener's queue.
+        // Until it is accepted a connection has no owner: it is in the listener's queue.
         let to = other.and_then(|o| owners.of(o.inode)).or_else(|| listener.and_then(|l| owners.of(l.inode)));
         let to = to.unwrap_or_default();
         let from = match owners.of(asker.inode) {
             Some(from) => {
-                // A connection that is made for one request is gone before its owner is looked for.
+                // A connection made for one request is gone before its owner is searched for.
                 if self.usual.get(&asker.remote).is_none_or(|usual| usual != from) {
                     self.usual.insert(asker.remote, from.to_owned());
                 }
                 from.to_owned()
             }
-            // Of what goes on between others on this machine nothing is asked.
+            // Traffic between other programs on this machine does not matter.
             None if to.is_empty() => return,
             None => {
                 if owners.is_stranger(asker.inode) {
@@ -379,22 +381,22 @@ impl PairSums {
         self.pairs.entry(key).or_default()
     }
 
-    /// The next reading is to note connections of tied pairs, or is not.
+    /// Whether the next reading notes connections of tied pairs.
     pub fn note(&mut self, is_to: bool) {
         self.noted = is_to.then(Vec::new);
     }
 
-    /// Those that it noted.
+    /// Takes the noted connections.
     pub fn take_noted(&mut self) -> Vec<Noted> {
         self.noted.take().unwrap_or_default()
     }
 
-    /// Addresses that sockets of no component are connected to, with one of those, since it was last asked.
+    /// Addresses that sockets of no component are connected to, with one of those sockets, since the last call.
     pub fn take_strangers(&mut self) -> HashMap<SocketAddr, u32> {
         std::mem::take(&mut self.strangers)
     }
 
-    /// Who was last seen to connect to an address.
+    /// The last component seen connecting to an address.
     pub fn usual_asker(&self, address: SocketAddr) -> Option<&str> {
         self.usual.get(&address).map(String::as_str)
     }
@@ -404,12 +406,12 @@ impl PairSums {
         self.last.retain(|inode, _| alive.contains(inode));
     }
 
-    /// How often was read.
+    /// How many readings there were.
     pub fn readings(&self) -> u32 {
         self.readings
     }
 
-    /// Means of the readings so far, which are then forgotten.
+    /// Means of the readings so far, which are then reset.
     pub fn take(&mut self) -> (Vec<Pair>, Vec<Listener>) {
         let n = f64::from(self.readings.max(1));
         self.tied =
@@ -506,7 +508,7 @@ mod tests {
         assert!(is_under_way(&asker, Some(&other)));
         assert_eq!(waits(&asker, Some(&other), None, None), Waits::Yes);
         assert!(!is_under_way(&asker, Some(&end(8, 8, 50, 10))));
-        // What has come and was not read is not under way.
+        // Bytes that arrived and were not read are not under way.
         assert!(!is_under_way(&asker, Some(&Socket { unread: 4, ..other.clone() })));
         // Written just now, after the other end was read.
         let quick = Socket { unsent: 10, place: 9, ..end(0, 8, 0, 50) };
@@ -524,7 +526,7 @@ mod tests {
             |segments_out, segments_in| rhythm.waits(Times { segments_out, segments_in, ..Times::default() });
         assert_eq!((of(28, 56), of(29, 56)), (Waits::No, Waits::Yes));
         assert_eq!((of(29, 57), of(31, 56), of(0, 0)), (Waits::Unknown, Waits::Unknown, Waits::Unknown));
-        // Too few to tell; answers of any length; more answers than requests.
+        // Too few to be sure; answers of any length; more answers than requests.
         assert_eq!(Rhythm::of(30, 60, 10), None);
         assert_eq!(Rhythm::of(280, 1711, 10), None);
     }

@@ -1,9 +1,9 @@
 //! Local ports that are taken towards one destination.
 //!
-//! Who makes a connection for each request takes a local port for it, and keeps that in TIME_WAIT for a minute. Towards
-//! one destination there are as many as `net.ipv4.ip_local_port_range` of the network namespace has; then connects fail.
-//! Such sockets are many and say nothing else, so they are left out of the other readings, and looked at here only where
-//! a namespace has so many that it may matter, once a second at most.
+//! A program that opens a connection for each request takes a local port for it, and keeps that in TIME_WAIT for a
+//! minute. Towards one destination there are as many as the namespace's `net.ipv4.ip_local_port_range` allows; then
+//! connects fail. Such sockets are many and show nothing else, so they are left out of the other readings, and
+//! inspected here only if a namespace has so many that it may matter, once a second at most.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -20,12 +20,12 @@ use crate::cgroup::read::CachedFile;
 use crate::watch::SECOND_NS;
 use crate::watch::net::sockets_in;
 
-/// What a look costs, times this, passes until the next: half of the budget of all evidence.
+/// The interval between looks, as a multiple of their cost: half of the budget of all evidence.
 const BUDGET: u64 = 200;
-/// With fewer sockets than this a namespace is not asked for its range: nobody has so few ports.
+/// With fewer sockets than this a namespace is not asked for its range: no range is that small.
 const FEWEST_SOCKETS: u64 = 32;
-/// Sockets that take this share of the range, and they are looked at; that take it towards one destination, and it is
-/// told.
+/// If sockets take this share of the range they are inspected; if they take it towards one destination, it is
+/// reported.
 const MANY_SHARE: f64 = 0.5;
 /// The kernel's time in TIME_WAIT (`TCP_TIMEWAIT_LEN`), milliseconds.
 const TIME_WAIT_MS: u32 = 60_000;
@@ -58,23 +58,23 @@ struct Count {
     taken: u32,
     time_wait: u32,
     range: u32,
-    /// Who has those that stand, as far as that is known.
+    /// Owners of the established ones, as far as known.
     owners: BTreeMap<String, u32>,
 }
 
-/// What a namespace's settings say of its ports.
+/// What a namespace's settings say about its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rules {
     first: u16,
     last: u16,
     /// `tcp_tw_reuse`: 0 never, 1 always, 2 on loopback.
     reuse: u8,
-    /// From when on a port in TIME_WAIT may be taken again, where that is allowed, milliseconds.
+    /// When a port in TIME_WAIT may be reused, if that is allowed, milliseconds.
     reuse_after_ms: u32,
 }
 
 impl Rules {
-    /// Of the namespace that this thread is in.
+    /// For the namespace that this thread is in.
     fn here() -> io::Result<Rules> {
         let read = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
         let number = |name: &str| read(name).ok()?.trim().parse::<u32>().ok();
@@ -90,7 +90,7 @@ impl Rules {
         u32::from(self.last - self.first) + 1
     }
 
-    /// A new connection to the same destination cannot have this one's port.
+    /// Whether a new connection to the same destination cannot have this one's port.
     fn is_taken(self, port: &TakenPort) -> bool {
         let is_in_range = (self.first..=self.last).contains(&port.local.port());
         let may_reuse = match self.reuse {
@@ -130,18 +130,18 @@ impl PortReader {
             is_used: true,
         };
         let space = self.spaces.entry(namespace).or_insert_with(open);
-        // The last one named is there still.
+        // The last one named still exists.
         (space.pid, space.is_used) = (pid, true);
         space.components.insert(component.to_owned());
     }
 
-    /// All members were named: namespaces that nobody is in any more are forgotten.
+    /// All members were named: namespaces without members are forgotten.
     pub fn end_members(&mut self) {
         self.spaces.retain(|_, space| space.is_used);
         self.found.retain(|(namespace, ..), _| self.spaces.contains_key(namespace));
     }
 
-    /// Looks at all namespaces, if it is time to.
+    /// Inspects all namespaces, if it is time to.
     pub fn read(&mut self, now_ns: u64, tables: &mut HashMap<u64, SocketTable>, owners: &Owners) {
         if now_ns < self.next_ns {
             return;
@@ -154,13 +154,13 @@ impl PortReader {
             if sockets < FEWEST_SOCKETS {
                 continue;
             }
-            // The range is asked for each time: a start command may have set it only now.
+            // The range is read each time: a start command may have just set it.
             let Ok(rules) = in_namespace_of(space.pid, Rules::here) else { continue };
             if (sockets as f64) < MANY_SHARE * f64::from(rules.count()) {
                 continue;
             }
             let count = |port: TakenPort| count(&mut self.found, *namespace, rules, &port, owners);
-            // One that fails is looked at the next time.
+            // One that fails is tried again the next time.
             let _ = table.read_taken(count);
         }
         let is_many = |count: &Count| f64::from(count.taken) >= MANY_SHARE * f64::from(count.range);
@@ -168,8 +168,8 @@ impl PortReader {
         self.next_ns = now_ns + SECOND_NS.max((own_cpu_ns() - before) * BUDGET);
     }
 
-    /// What was found at the last look. Who asks is the component that is alone in its namespace, the one that has most
-    /// of the connections that stand, or else the one that `usual` knows to connect there.
+    /// What the last look found. The asker is the component that is alone in its namespace, the one that has most of
+    /// the established connections, or else the one that `usual` knows to connect there.
     pub fn take<'a>(&self, usual: impl Fn(SocketAddr) -> Option<&'a str>) -> Vec<Ports> {
         let of = |((namespace, source, address), count): (&Towards, &Count)| {
             let inside = self.spaces.get(namespace).map(|space| &space.components);
@@ -275,11 +275,11 @@ mod tests {
         reader.begin_members();
         reader.add_member(1, std::process::id(), "web");
         reader.end_members();
-        // Of the namespace that nobody is in nothing is left.
+        // Nothing is left of the namespace without members.
         let taken = reader.take(|_| None);
         let named: Vec<_> = taken.iter().map(|p| (p.component.as_str(), p.address.as_str())).collect();
         assert_eq!(named, [("web", "10.0.0.3:80"), ("web", "10.0.0.3:81")]);
-        // Of several in one namespace it is who is known to connect there.
+        // With several in one namespace it is the one known to connect there.
         reader.add_member(1, std::process::id(), "worker");
         let usual = |address: SocketAddr| (address.port() == 81).then_some("worker");
         let named: Vec<_> = reader.take(usual).into_iter().map(|p| p.component).collect();
@@ -290,7 +290,7 @@ mod tests {
     fn ports_of_this_namespace_are_counted() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
-        // Who closes first keeps the port.
+        // The end that closes first keeps the port.
         let mut ended: Vec<SocketAddr> = Vec::new();
         for _ in 0..3 {
             let client = std::net::TcpStream::connect(to).unwrap();

@@ -1,4 +1,4 @@
-//! Random numbers for drawing what is looked at.
+//! Random numbers for sampling.
 
 /// Random numbers (xorshift64).
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The kernel's tables of sockets (`sock_diag`), once per network namespace; here those of TCP and UDP.
 //!
-//! One dump tells of every connection which end sent last, what it has not read, and which socket (inode) it is: a
-//! microsecond a socket, where `/proc/net/tcp` takes ten and tells none of it.
+//! One dump shows for every connection which end sent last, what it has not read, and which socket (inode) it is: a
+//! microsecond per socket, where `/proc/net/tcp` takes ten and shows none of it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,7 +20,7 @@ const LISTEN: u8 = 10;
 const TIME_WAIT: u8 = 6;
 /// FIN_WAIT1, FIN_WAIT2, LAST_ACK, CLOSING.
 const ENDING: u32 = 1 << 4 | 1 << 5 | 1 << 9 | 1 << 11;
-/// Of connections that take a local port.
+/// States of connections that take a local port.
 const TAKING: u32 = 1 << ESTABLISHED | 1 << SYN_SENT | 1 << TIME_WAIT | 1 << CLOSE_WAIT | ENDING;
 const STATES: u32 = 1 << ESTABLISHED | 1 << SYN_SENT | 1 << CLOSE_WAIT | 1 << LISTEN;
 
@@ -37,13 +37,13 @@ pub(crate) struct Socket {
     pub local: SocketAddr,
     /// The other end's.
     pub remote: SocketAddr,
-    /// Its inode; 0 where no process has it (any more, or yet).
+    /// Its inode; 0 if no process has it (any more, or yet).
     pub inode: u32,
-    /// Bytes that came and were not read; of a listener, connections that wait to be accepted.
+    /// Bytes that arrived and were not read; for a listener, connections that wait to be accepted.
     pub unread: u32,
-    /// Bytes that were written and not acknowledged; of a listener, how many may wait.
+    /// Bytes that were written and not acknowledged; for a listener, how many may wait.
     pub unsent: u32,
-    /// Connections it dropped, of a listener.
+    /// Connections dropped, for a listener.
     pub drops: u32,
     /// What the kernel knows of its times.
     pub times: Times,
@@ -56,9 +56,9 @@ pub(crate) struct TakenPort {
     pub local: SocketAddr,
     /// The other end's.
     pub remote: SocketAddr,
-    /// Its inode; 0 where no process has it any more.
+    /// Its inode; 0 if no process has it any more.
     pub inode: u32,
-    /// It has ended, and waits out its time: milliseconds are left.
+    /// It is in TIME_WAIT, with this many milliseconds left.
     pub time_wait_left_ms: Option<u32>,
 }
 
@@ -67,20 +67,20 @@ pub(crate) struct TakenPort {
 pub(crate) struct Times {
     /// Since data was sent, milliseconds, in steps of the kernel's tick.
     pub since_sent_ms: u32,
-    /// Since data came, likewise.
+    /// Since data arrived, likewise.
     pub since_received_ms: u32,
-    /// The shortest round trip, microseconds; 0 if it is not known.
+    /// The shortest round trip, microseconds; 0 if unknown.
     pub min_rtt_us: u32,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmits: u32,
     /// Bytes that the other end acknowledged.
     pub bytes_acked: u64,
-    /// Bytes that came.
+    /// Bytes that arrived.
     pub bytes_received: u64,
-    /// Segments with data that were sent, and that came; 0 if they are not known.
+    /// Segments with data that were sent, and that arrived; 0 if unknown.
     pub segments_out: u32,
     pub segments_in: u32,
-    /// Bytes that were written and did not leave yet.
+    /// Bytes that were written and have not left yet.
     pub not_sent: u32,
     /// What goes into one segment.
     pub segment_bytes: u32,
@@ -94,13 +94,13 @@ pub(crate) struct SocketTable {
     without_v6: u32,
 }
 
-/// No more connections are kept of one reading; of more, every second, fourth, eighth … is.
+/// How many connections of one reading are kept; with more, only every second, fourth, eighth … is.
 const MOST_SOCKETS: usize = 8_192;
 
 /// Which connections are kept: both ends of one, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subset {
-    /// One in so many, a power of two.
+    /// One in this many, a power of two.
     pub one_in: u32,
 }
 
@@ -113,12 +113,12 @@ impl Default for Subset {
 impl Subset {
     fn has(self, socket: &Socket) -> bool {
         let (a, b) = (u32::from(socket.local.port()), u32::from(socket.remote.port()));
-        // The same from either end, and spread evenly over ports given in turn.
+        // The same from either end, and spread evenly over consecutive ports.
         let mixed = (a.min(b) << 16 | a.max(b)).wrapping_mul(0x9E37_79B9) >> 8;
         socket.is_listener || mixed & (self.one_in - 1) == 0
     }
 
-    /// Halves it until what it leaves of these is few enough.
+    /// Halves it until few enough of these are left.
     fn narrow(&mut self, sockets: &mut Vec<Socket>) {
         while sockets.len() > MOST_SOCKETS && self.one_in < 1 << 20 {
             self.one_in *= 2;
@@ -127,20 +127,20 @@ impl Subset {
     }
 }
 
-/// Where there is no socket of IPv6, it is asked for again after so many readings: the kernel walks through its whole
+/// If there is no IPv6 socket, IPv6 is asked for again after this many readings: the kernel walks through its whole
 /// table of connections for either family, which is most of the cost.
 const V6_EVERY: u32 = 20;
 
 impl SocketTable {
-    /// Of the namespace that this thread is in.
+    /// For the namespace that this thread is in.
     ///
     /// # Errors
-    /// No netlink socket can be had.
+    /// No netlink socket can be created.
     pub fn here() -> io::Result<SocketTable> {
         Ok(SocketTable { netlink: Netlink::here()?, without_v6: 0 })
     }
 
-    /// Of a process's namespace.
+    /// For a process's namespace.
     ///
     /// # Errors
     /// The namespace may not be entered, or is gone.
@@ -148,8 +148,7 @@ impl SocketTable {
         Ok(SocketTable { netlink: Netlink::of_process(pid)?, without_v6: 0 })
     }
 
-    /// TCP connections that stand, those of the subset, and every listener. The subset is narrowed where there are too
-    /// many.
+    /// Established TCP connections of the subset, and every listener. The subset is narrowed if there are too many.
     ///
     /// # Errors
     /// The kernel does not answer, or refuses.
@@ -168,8 +167,8 @@ impl SocketTable {
         Ok(())
     }
 
-    /// Connections of all states but those that are made from outside, with the least that is to be known of each: their
-    /// local ports are taken.
+    /// Connections in all states except those opened from outside, with the minimum of data about each: their local
+    /// ports are taken.
     ///
     /// # Errors
     /// The kernel does not answer, or refuses.
@@ -183,7 +182,7 @@ impl SocketTable {
         Ok(())
     }
 
-    /// UDP sockets, bound and connected. Of one that is not connected the remote port is 0.
+    /// UDP sockets, bound and connected. For one that is not connected the remote port is 0.
     ///
     /// # Errors
     /// The kernel does not answer, or has no such table.
@@ -220,7 +219,7 @@ fn request(family: u8, protocol: u8, states: u32, asked: u8) -> [u8; 56] {
     bytes
 }
 
-/// Sockets of one answer. What is too short is left out.
+/// Sockets of one answer. Those that are too short are left out.
 fn parse(rows: Rows<'_>, subset: Subset, into: &mut Vec<Socket>) {
     into.extend(rows.iter().filter_map(socket).filter(|s| subset.has(s)));
 }
@@ -235,7 +234,7 @@ pub(super) fn socket(body: &[u8]) -> Option<Socket> {
         let v6 = || Some(Ipv6Addr::from(<[u8; 16]>::try_from(body.get(at..at + 16)?).ok()?));
         match i32::from(family) {
             libc::AF_INET => v4().map(IpAddr::V4),
-            // What listens on `[::]` is connected to by IPv4 as well: both ends must be written alike.
+            // A listener on `[::]` also accepts IPv4: both ends must be written alike.
             libc::AF_INET6 => v6().map(|v6| v6.to_canonical()),
             _ => None,
         }
@@ -262,14 +261,14 @@ pub(super) fn socket(body: &[u8]) -> Option<Socket> {
     Some(found)
 }
 
-/// The same row, with what ports need of it.
+/// The same row, with what is needed for ports.
 fn taken_port(body: &[u8]) -> Option<TakenPort> {
     let (state, left_ms) = (*body.get(1)?, u32_at(body, 52)?);
     let Socket { local, remote, inode, .. } = socket(body)?;
     Some(TakenPort { local, remote, inode, time_wait_left_ms: (state == TIME_WAIT).then_some(left_ms) })
 }
 
-/// `struct tcp_info`, which grows with the kernels: what is beyond its end is not known.
+/// `struct tcp_info`, which grows with the kernels: anything beyond its end is unknown.
 fn times(info: &[u8]) -> Times {
     let number = |at: usize| u32_at(info, at).unwrap_or(0);
     let long = |at: usize| info.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
@@ -283,7 +282,7 @@ fn times(info: &[u8]) -> Times {
         segments_out: number(156),
         not_sent: number(144),
         segment_bytes: number(16),
-        // The kernel's word for "none yet" is all ones.
+        // The kernel's "none yet" is all ones.
         min_rtt_us: Some(number(148)).filter(|us| *us != u32::MAX).unwrap_or(0),
     }
 }
@@ -368,7 +367,7 @@ mod tests {
         fn no_answer_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let mut found = Vec::new();
             parse(Rows::of(&bytes), Subset::default(), &mut found);
-            // The same as a message of a right head.
+            // The same as a message with a correct header.
             parse(Rows::of(&message(BY_FAMILY, &bytes)), Subset::default(), &mut found);
             for socket in found {
                 prop_assert!(bytes.len() >= 72, "{socket:?}");

@@ -1,8 +1,9 @@
-//! Requests over UDP, as to a resolver: glibc's, Go's and c-ares' have a connected socket for each query, which lives as
-//! long as that.
+//! Requests over UDP, such as to a resolver: glibc, Go and c-ares open a connected socket for each query, which lives
+//! as long as the query.
 //!
-//! A UDP socket counts no bytes and has no times. So a socket waits for an answer while it is young and nothing has come,
-//! if others of its pair came and went before it. One that stays (of statsd, of QUIC) says nothing of requests.
+//! A UDP socket counts no bytes and has no times. So a socket counts as waiting for an answer while it is young and
+//! nothing has arrived, if others of its pair came and went before it. A long-lived one (statsd, QUIC) shows nothing
+//! about requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -15,21 +16,21 @@ use super::owners::Owners;
 use super::sockets::Socket;
 use super::turnover::Turnover;
 
-/// A query lives no longer: resolvers give up, or ask anew, after five seconds.
+/// The longest life of a query: resolvers give up, or ask anew, after five seconds.
 const YOUNG_NS: u64 = 6_000_000_000;
-/// A pair's sockets come and go if one has gone within this time.
+/// A pair's sockets count as short-lived if one has gone within this time.
 const TURNED_NS: u64 = 15_000_000_000;
 
 /// Sums over the readings of a line.
 #[derive(Debug, Default)]
 struct Sums {
     open: u64,
-    /// Young, and nothing has come.
+    /// Young, and nothing has arrived.
     asking: u64,
-    /// They were there long.
+    /// Long-lived ones.
     staying: u64,
-    /// Readings in which the one that is asked had not read all that came: one query, at the least. The kernel says how
-    /// much memory they take, not how many they are.
+    /// Readings in which the asked end had not read all that arrived: at least one query. The kernel reports how much
+    /// memory they take, not how many they are.
     unread: u64,
     unread_at: u32,
     made: u64,
@@ -43,7 +44,7 @@ pub(crate) struct UdpPairs {
     turnover: Turnover<PairKey>,
     /// When a young socket of a pair was last gone.
     turned_ns: HashMap<PairKey, u64>,
-    /// Who was last seen to ask an address.
+    /// The last component seen asking an address.
     usual: HashMap<SocketAddr, String>,
     is_used: bool,
 }
@@ -71,7 +72,7 @@ fn is_bound(socket: &Socket) -> bool {
 }
 
 impl UdpPairs {
-    /// Sockets of this reading whose owner decides something: those that are asked, and those that ask them.
+    /// Sockets of this reading whose owner matters: those that are asked, and those that ask them.
     pub fn relevant(sockets: &[Socket]) -> impl Iterator<Item = u32> {
         let bound = Bound::of(sockets);
         let is_relevant = move |s: &&Socket| is_bound(s) || bound.at(s.remote).next().is_some();
@@ -83,7 +84,7 @@ impl UdpPairs {
         self.is_used
     }
 
-    /// How often was read.
+    /// How many readings there were.
     pub fn readings(&self) -> u32 {
         self.readings
     }
@@ -102,7 +103,7 @@ impl UdpPairs {
             if let Some(from) = from.as_ref().filter(|f| self.usual.get(&socket.remote) != Some(f)) {
                 self.usual.insert(socket.remote, from.clone());
             }
-            // One that lives for one query is gone before its owner is looked for.
+            // One that lives for one query is gone before its owner is searched for.
             let from = from.or_else(|| self.usual.get(&socket.remote).cloned()).unwrap_or_default();
             if from == to || from == GENERATOR {
                 continue;
@@ -113,7 +114,7 @@ impl UdpPairs {
             let sums = self.pairs.entry(key).or_default();
             sums.open += 1;
             sums.made += u64::from(age.is_new);
-            // What came is read at once: who has something to read was answered.
+            // Answers are read at once: a socket with something to read was answered.
             sums.asking += u64::from(is_young && socket.unread == 0);
             sums.staying += u64::from(!is_young);
             if asked.unread > 0 && std::mem::replace(&mut sums.unread_at, self.readings) != self.readings {
@@ -127,7 +128,7 @@ impl UdpPairs {
         }
     }
 
-    /// Means of the readings so far, which are then forgotten.
+    /// Means of the readings so far, which are then reset.
     pub fn take(&mut self, now_ns: u64) -> Vec<Pair> {
         let n = f64::from(self.readings.max(1));
         self.readings = 0;
@@ -163,7 +164,7 @@ mod tests {
     use std::collections::HashSet;
     use std::net::UdpSocket;
 
-    /// A resolver of this process, and somebody else who asks: readings of what is there are changed by hand.
+    /// A resolver of this process, and another process that asks: readings are modified by hand.
     struct Made {
         owners: Owners,
         resolver: Socket,
@@ -185,7 +186,7 @@ mod tests {
         let mut owners = Owners::default();
         let own = [Members { component: "dns".into(), pids: vec![std::process::id()] }];
         owners.look(&own, &HashSet::from([resolver.inode]));
-        // The asker's socket is open in this process, too: another number makes it somebody else's.
+        // The asker's socket is open in this process, too: another number makes it belong to another process.
         let asker = Socket { inode: u32::MAX, ..asker };
         Made { owners, resolver, asker, pairs: UdpPairs::default() }
     }
@@ -215,7 +216,7 @@ mod tests {
         made.read(&queries[2..4], 3);
         made.read(&queries[4..6], 4);
         assert_eq!(made.take(4), (2.0, 2.0, 0.0));
-        // One was answered, and nobody has read it yet.
+        // One was answered, and the answer is not read yet.
         let answered = Socket { unread: 100, ..queries[6].clone() };
         made.read(&[answered, queries[7].clone()], 5);
         assert_eq!(made.take(5), (2.0, 1.0, 0.0));
@@ -225,7 +226,7 @@ mod tests {
     fn sockets_that_stay_ask_nothing() {
         let mut made = made();
         let statsd = made.asker.clone();
-        // One that was there before, and one that came later and stayed.
+        // One that existed before, and one that came later and stayed.
         let later = Socket { inode: 1 << 31, ..statsd.clone() };
         for now_s in 1..20 {
             let all = [statsd.clone(), later.clone()];
@@ -234,7 +235,7 @@ mod tests {
             assert_eq!((busy, unknown), (0.0, open));
         }
         assert!(made.pairs.is_used());
-        // Who asks nobody of the components is not counted.
+        // Requests to nothing among the components do not count.
         made.read(&[Socket { remote: "127.0.0.1:1".parse().unwrap(), ..statsd }], 21);
         assert_eq!(made.take(21), (0.0, 0.0, 0.0));
     }

@@ -1,8 +1,9 @@
-//! Connections over Unix sockets: how many stand, and on which of them the one that connected waits.
+//! Connections over Unix sockets: how many are established, and on which of them the connecting end waits.
 //!
-//! Such sockets have no times and count no bytes. What tells is, the surest first: bytes that were not read; threads that
-//! are blocked in a receive on one end ([`super::waits`]); and connections that live for less than a reading's time, since
-//! they are made for one request. Of the others nothing is known, and that is said: an idle pool looks like a busy one.
+//! Such sockets have no times and count no bytes. The evidence, the surest first: bytes that were not read; threads
+//! that are blocked in a receive on one end ([`super::waits`]); and connections that live shorter than the interval
+//! between readings, since they are opened for one request. The others are reported as unknown: an idle pool looks
+//! like a busy one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -29,28 +30,28 @@ const LISTEN: u8 = 10;
 
 /// CPU time for the threads of one reading.
 const WAITS_NS: u64 = 400_000;
-/// Of connections seen this share were new, and are gone the next time: they are made for one request each.
+/// If this share of the connections seen were new, and are gone the next time, each is opened for one request.
 const NEW_SHARE: f64 = 0.7;
 
 /// One end of a connection, or a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnixSocket {
     pub is_listener: bool,
-    /// Its inode; 0 where no process has it (any more, or yet).
+    /// Its inode; 0 if no process has it (any more, or yet).
     pub inode: u32,
     /// The other end's; 0 if that is closed, or was not accepted yet.
     pub peer: u32,
-    /// The path it is bound to, `@NAME` for an abstract one; empty if it is not bound. What is accepted has its listener's.
+    /// The path it is bound to, `@NAME` for an abstract one; empty if not bound. An accepted one has its listener's.
     pub address: String,
-    /// Bytes that came and were not read; of a listener, connections that wait to be accepted.
+    /// Bytes that arrived and were not read; for a listener, connections that wait to be accepted.
     pub unread: u32,
-    /// Memory of what was written and not read by the other end; of a listener, how many may wait.
+    /// Memory of what was written and not read by the other end; for a listener, how many may wait.
     pub unsent: u32,
-    /// Who waits to be accepted, of a listener.
+    /// The connections that wait to be accepted, for a listener.
     pub pending: Vec<u32>,
 }
 
-/// Reads connections that stand and listeners of one namespace, and appends them.
+/// Reads established connections and listeners of one namespace, and appends them.
 ///
 /// # Errors
 /// The kernel does not answer, or has no such table.
@@ -94,7 +95,7 @@ fn socket(body: &[u8]) -> Option<UnixSocket> {
     Some(found)
 }
 
-/// A path, or `@` and what follows the zero of an abstract name. What steers a terminal is left out.
+/// A path, or `@` and what follows the zero of an abstract name. Terminal control characters are left out.
 fn address(bytes: &[u8]) -> String {
     let (mark, name) = match bytes {
         [0, rest @ ..] => ("@", rest),
@@ -108,21 +109,21 @@ fn address(bytes: &[u8]) -> String {
 #[derive(Debug, Default)]
 struct Sums {
     open: u64,
-    /// What queues tell of.
+    /// Decided by queues.
     queued: u64,
     answered: u64,
-    /// What threads tell of, and what they do not.
+    /// Decided by threads, and not decided by them.
     awaited: u64,
     idle: u64,
     unknown: u64,
-    /// Whose threads were not looked at.
+    /// Connections whose threads were not inspected.
     skipped: u64,
     unread: u64,
     made: u64,
     gone: u64,
 }
 
-/// A connection, and what it belongs to.
+/// A connection, and the pair it belongs to.
 struct Connection<'a> {
     asker: &'a UnixSocket,
     /// The other end; `None` while it waits to be accepted.
@@ -137,11 +138,11 @@ pub(crate) struct UnixPairs {
     pairs: BTreeMap<PairKey, Sums>,
     listeners: BTreeMap<(String, String), Listener>,
     turnover: Turnover<PairKey>,
-    /// Who was last seen to connect to an address.
+    /// The last component seen connecting to an address.
     usual: HashMap<String, String>,
     of_load: LoadAddresses<String>,
     waits: Waits,
-    /// Addresses whose accepted ends were seen to have a thread or a process each, that waits for the next request.
+    /// Addresses whose accepted ends were seen to have a thread or process each that waits for the next request.
     served: HashSet<String>,
     /// A component has an end of a connection, or listens.
     is_used: bool,
@@ -169,7 +170,8 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    /// Where an end connected to, and the end that was accepted; `None` if it is that end itself, or nobody's.
+    /// The address an end connected to, and the accepted end; `None` if it is the accepted end itself, or
+    /// unconnected.
     fn asks(&self, socket: &'a UnixSocket) -> Option<(&'a str, Option<&'a UnixSocket>)> {
         if socket.is_listener {
             return None;
@@ -178,7 +180,7 @@ impl<'a> Reading<'a> {
             return self.pending.get(&socket.inode).map(|listener| (listener.address.as_str(), None));
         }
         let peer = self.by_inode.get(&socket.peer).copied()?;
-        // Who connects need not have a name, and mostly has none.
+        // A connecting socket need not have a name, and mostly has none.
         let is_accepted = |s: &UnixSocket| !s.address.is_empty();
         let listens = |s: &UnixSocket| self.listeners.contains_key(s.address.as_str());
         let asks = match (is_accepted(socket), is_accepted(peer)) {
@@ -190,7 +192,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Whether the one that connected waits for an answer, as its threads and those of the other end show.
+/// Whether the connecting end waits for an answer, as its threads and those of the other end show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Yes,
@@ -199,14 +201,14 @@ enum Waiting {
     Skipped,
 }
 
-/// `serves_each`: the one that accepted has a thread for each connection, so that one without a thread in a receive is
-/// being worked on.
+/// `serves_each`: the accepting end has a thread for each connection, so that a connection without a thread in a
+/// receive is being worked on.
 fn waiting(asker: Attends, other: Attends, serves_each: bool) -> Waiting {
     match (asker, other) {
-        // They were looked at one after the other, and in between it was answered. Or both wait, for an event.
+        // They were inspected one after the other, and answered in between. Or both wait for an event.
         (Attends::Awaits, Attends::Awaits) => Waiting::Unknown,
         (Attends::Awaits, _) => Waiting::Yes,
-        // Where only one of the two answers can be seen, readings in which it is would count it alone.
+        // If only one of the two answers can be seen, only readings showing it would be counted.
         (Attends::Skipped, Attends::Awaits) if !serves_each => Waiting::Skipped,
         (_, Attends::Awaits) | (Attends::Not, _) => Waiting::No,
         (Attends::Hidden | Attends::Skipped, Attends::Not) if serves_each => Waiting::Yes,
@@ -216,7 +218,7 @@ fn waiting(asker: Attends, other: Attends, serves_each: bool) -> Waiting {
 }
 
 impl UnixPairs {
-    /// Sockets of this reading whose owner decides something: those that are connected to a listener, and listeners.
+    /// Sockets of this reading whose owner matters: those that are connected to a listener, and listeners.
     pub fn relevant(sockets: &[UnixSocket]) -> impl Iterator<Item = u32> {
         let reading = Reading::of(sockets);
         let mut found: BTreeSet<u32> =
@@ -234,12 +236,12 @@ impl UnixPairs {
         self.is_used
     }
 
-    /// CPU time that looking at threads took in the last reading, which has a budget of its own.
+    /// CPU time that inspecting threads took in the last reading, which has its own budget.
     pub fn threads_ns(&self) -> u64 {
         self.waits.spent_ns()
     }
 
-    /// How often was read.
+    /// How many readings there were.
     pub fn readings(&self) -> u32 {
         self.readings
     }
@@ -260,7 +262,7 @@ impl UnixPairs {
                 strangers.insert(address.to_owned(), socket.inode);
             }
             let is_seen = !key.from.is_empty() || !key.to.is_empty();
-            // What a component has with itself is its own affair.
+            // A component's connections with itself do not count.
             if is_seen && key.from != key.to {
                 connections.push(Connection { asker: socket, other, key });
             }
@@ -305,7 +307,7 @@ impl UnixPairs {
     ) -> PairKey {
         let from = match owners.of(asker.inode) {
             Some(from) => {
-                // A connection that is made for one request is gone before its owner is looked for.
+                // A connection made for one request is gone before its owner is searched for.
                 if self.usual.get(address).is_none_or(|usual| usual != from) {
                     self.usual.insert(address.to_owned(), from.to_owned());
                 }
@@ -322,7 +324,7 @@ impl UnixPairs {
         PairKey { from, to: to.unwrap_or_default().to_owned(), address: address.to_owned() }
     }
 
-    /// Looks at the threads of the processes that have either end, where queues do not tell.
+    /// Inspects the threads of the processes that have either end, if the queues do not decide.
     fn look_at_threads(&mut self, connections: &[Connection<'_>], owners: &Owners) {
         let mut ends: BTreeMap<u32, HashSet<u32>> = BTreeMap::new();
         for connection in connections.iter().filter(|c| by_queues(c).is_none()) {
@@ -376,7 +378,7 @@ impl UnixPairs {
         }
     }
 
-    /// Means of the readings so far, which are then forgotten.
+    /// Means of the readings so far, which are then reset.
     pub fn take(&mut self) -> (Vec<Pair>, Vec<Listener>) {
         let n = f64::from(self.readings.max(1));
         let all = std::mem::take(&mut self.pairs).into_iter();
@@ -387,11 +389,11 @@ impl UnixPairs {
     }
 }
 
-/// Whether the one that connected waits, where bytes that were not read tell.
+/// Whether the connecting end waits, if unread bytes show it.
 fn by_queues(connection: &Connection<'_>) -> Option<bool> {
     let is_unread = match connection.other {
         Some(other) => other.unread > 0,
-        // Of a connection that was not accepted the other end is not in the table, but what was written to it is.
+        // The other end of an unaccepted connection is not in the table, but what was written to it is counted.
         None => connection.asker.unsent > 0,
     };
     match (is_unread, connection.asker.unread > 0) {
@@ -405,7 +407,7 @@ impl Sums {
     fn pair(&self, key: PairKey, readings: f64) -> Pair {
         let looked_at = (self.awaited + self.idle + self.unknown) as f64;
         let skipped = self.skipped as f64;
-        // Who is looked at changes in turn: the others are like them.
+        // The inspected ones vary: the others are assumed to be like them.
         let each = if looked_at > 0.0 { (looked_at + skipped) / looked_at } else { 0.0 };
         let mut busy = self.queued as f64 + self.awaited as f64 * each;
         let mut unknown = if looked_at > 0.0 { self.unknown as f64 * each } else { skipped };
@@ -488,7 +490,7 @@ mod tests {
         let (one, _other) = UnixStream::pair().unwrap();
         let found = all();
         assert_eq!(found[index(&found, inode(&listener))].address, format!("@{name}"));
-        // Nobody connected to anybody.
+        // An unconnected socket.
         assert_eq!(Reading::of(&found).asks(&found[index(&found, inode(&one))]), None);
         assert_eq!(address(b"\0a\0b"), "@a?b");
         assert_eq!(address(b"/run/\x1b[1m.sock\0"), "/run/?[1m.sock");
@@ -531,7 +533,7 @@ mod tests {
         };
         let plain = Sums { open: 40, queued: 5, answered: 5, awaited: 20, unknown: 10, ..Sums::default() };
         assert_eq!(figures(plain), (4.0, 2.5, 1.0));
-        // Half of them were not looked at, and are like the others.
+        // Half of them were not inspected, and are assumed to be like the others.
         let skipped = Sums { open: 40, awaited: 5, idle: 10, unknown: 5, skipped: 20, ..Sums::default() };
         assert_eq!(figures(skipped), (4.0, 1.0, 1.0));
         assert_eq!(figures(Sums { open: 40, skipped: 40, ..Sums::default() }), (4.0, 0.0, 4.0));
@@ -556,7 +558,7 @@ mod tests {
                 prop_assert!(socket.pending.len() * 4 <= bytes.len());
                 prop_assert!(!socket.address.chars().any(char::is_control));
             }
-            // Whatever they say of one another.
+            // Whatever they report of one another.
             let mut pairs = UnixPairs::default();
             pairs.add(&found, &Owners::default(), 1);
             prop_assert_eq!(pairs.take(), (Vec::new(), Vec::new()));

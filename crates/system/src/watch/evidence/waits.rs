@@ -1,9 +1,9 @@
-//! On which sockets threads wait for bytes: what tells of sockets without times who waits for whom.
+//! On which sockets threads wait for bytes: shows who waits for whom, for sockets without times.
 //!
-//! A thread that is blocked in a receive on one socket waits for an answer there, if its process connected, and for a
-//! request, if it accepted. Where a program waits for many sockets at once (epoll, poll, io_uring), its threads say nothing
-//! of any of them: so it is also found out which sockets those are, and nothing is said of them. A process of one thread
-//! whose epoll has no other socket, as each of PostgreSQL's servers is, waits for that one.
+//! A thread that is blocked in a receive on one socket waits for an answer there if its process connected, and for a
+//! request if it accepted. When a program waits for many sockets at once (epoll, poll, io_uring), its threads show
+//! nothing about any of them: so those sockets are determined, too, and reported as unknown. A single-threaded
+//! process whose epoll has no other socket, like each of PostgreSQL's servers, waits for that one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -15,25 +15,25 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::process::task::{Place, TaskFiles};
 use crate::process::wait::{Awaits, awaits};
 
-/// What a process has open is looked at again after this long, at least, and in terms of what that costs.
+/// A process's open files are inspected again after this long, at least, and as a multiple of their cost.
 const OPEN_EVERY: Duration = Duration::from_secs(5);
 const NEW_EVERY: Duration = Duration::from_millis(200);
 const EVERY_COSTS: u32 = 400;
-/// So long it is known what a process has open that had nothing to look for in between.
+/// For how many readings the open files of a process with nothing to look for are remembered.
 const KEPT_READINGS: u32 = 100;
-/// A process's threads are looked at again after what that cost times this, and so often whatever it costs: no line is
-/// without.
+/// A process's threads are inspected again after this multiple of their cost, and at least this often whatever the
+/// cost: every line must have them.
 const LOOK_COSTS: u32 = 250;
 const LOOK_LONGEST: Duration = Duration::from_millis(900);
-/// Of processes with more threads than this nothing is said.
+/// Processes with more threads than this are not judged.
 const MOST_THREADS: usize = 1_000;
-/// More open files than this are not looked through.
+/// Processes with more open files than this are not searched.
 const MOST_FILES: usize = 20_000;
-/// Of more files than this at once it is not found out which they are.
+/// With more files polled at once than this, they are not identified.
 const MOST_POLLED: u64 = 64;
 const MOST_SELECTED: u64 = 1024;
 
-/// What the process that has one end of a connection does with it.
+/// What the process at one end of a connection does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attends {
     /// It waits for bytes there, in a call for that socket alone.
@@ -42,17 +42,17 @@ pub(crate) enum Attends {
     Not,
     /// That cannot be seen.
     Hidden,
-    /// It was not looked at this time: there was none left.
+    /// Not inspected this time: the budget was used up.
     Skipped,
 }
 
-/// Looks at the threads of processes that have such sockets.
+/// Inspects the threads of processes that have such sockets.
 #[derive(Debug)]
 pub(crate) struct Waits {
     files: TaskFiles,
     processes: HashMap<u32, Process>,
     reading: u32,
-    /// Who comes first this time.
+    /// Where to start this time.
     turn: usize,
     spent_ns: u64,
 }
@@ -64,9 +64,9 @@ struct Process {
     threads: usize,
     reading: u32,
     due: Option<Instant>,
-    /// All of its threads were seen, and none waits for what cannot be seen.
+    /// All of its threads were seen, and none waits for something invisible.
     is_clear: bool,
-    /// It has been seen to wait for several such sockets at once.
+    /// It was seen waiting for several such sockets at once.
     polls_many: bool,
     awaited: HashSet<u32>,
 }
@@ -79,7 +79,7 @@ struct Open {
     sockets: HashSet<u32>,
     /// Sockets in an epoll; true if it has no other one.
     in_epoll: HashMap<u32, bool>,
-    /// It waits in ways that cannot be looked at.
+    /// It waits in ways that cannot be inspected.
     is_opaque: bool,
 }
 
@@ -90,8 +90,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Looks at the threads of these processes, for waits on these of their sockets, in about this much CPU time. Where it
-    /// does not suffice they take turns.
+    /// Inspects the threads of these processes for waits on these of their sockets, in about this much CPU time. If
+    /// that does not suffice they take turns.
     pub fn look(&mut self, ends: &BTreeMap<u32, HashSet<u32>>, budget_ns: u64) {
         self.reading = self.reading.wrapping_add(1);
         let reading = self.reading;
@@ -147,7 +147,7 @@ impl Process {
         }
         let Some(open) = self.open.as_ref().filter(|open| !open.is_opaque) else { return Attends::Hidden };
         let is_seen = match open.in_epoll.get(&inode) {
-            // Nobody else in the process can wait for it.
+            // Nothing else in the process can wait for it.
             Some(is_alone) => *is_alone && self.threads == 1,
             None => open.sockets.contains(&inode),
         };
@@ -168,7 +168,7 @@ impl Process {
                 Ok(Place::Running) => true,
                 Ok(Place::Call { number, args }) => self.wait(files, pid, sockets, awaits(number, args)),
                 Ok(Place::Elsewhere) => false,
-                // It has ended, and another one may have begun.
+                // It has ended, and another process may have taken its pid.
                 Err(Errno::SRCH | Errno::NOENT) => {
                     self.is_clear = false;
                     continue;
@@ -195,7 +195,7 @@ impl Process {
         !self.tids.is_empty()
     }
 
-    /// Looks at what it has open, now and then, and when sockets have come that were not there.
+    /// Inspects its open files now and then, and when new sockets appear.
     fn look_at_files(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>) {
         if let Some(open) = &self.open {
             let is_known = open.is_opaque || sockets.is_subset(&open.sockets);
@@ -207,7 +207,7 @@ impl Process {
         self.open = Some(Open::of(files, pid));
     }
 
-    /// Takes note of a thread's wait. False if it may be for what cannot be seen.
+    /// Records a thread's wait. False if it may wait for something invisible.
     fn wait(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>, awaits: Awaits) -> bool {
         let polled = match awaits {
             Awaits::Nothing => return true,
@@ -236,7 +236,7 @@ impl Process {
 
     fn wait_in_epoll(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>, epoll: i32) -> bool {
         let Some(open) = self.open.as_mut().filter(|open| !open.is_opaque) else { return false };
-        // A large set costs more than it tells: it is read when open files are, and says then that it is one.
+        // A large set costs more than it is worth: it is read with the open files, and treated as such there.
         let Ok(set) = files.epoll_set(pid, epoll) else { return false };
         let inodes: Vec<(u32, u32)> =
             set.iter().filter_map(|(fd, events)| Some((files.socket(pid, *fd)?, *events))).collect();
@@ -301,7 +301,7 @@ impl Open {
     }
 }
 
-/// Files that a poll waits for bytes of; `None` if they cannot be found out.
+/// Files that a poll waits on for bytes; `None` if they cannot be determined.
 fn polled(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i32>> {
     /// `struct pollfd`: the file, events asked for, and events that came.
     const LENGTH: usize = 8;
@@ -320,7 +320,7 @@ fn polled(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i3
     Some(bytes.chunks_exact(LENGTH).filter_map(entry).collect())
 }
 
-/// The same of a select: a bit for each file.
+/// The same for a select: a bit for each file.
 fn selected(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i32>> {
     if count > MOST_SELECTED {
         return None;
@@ -328,7 +328,7 @@ fn selected(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<
     if count == 0 || at == 0 {
         return Some(Vec::new());
     }
-    // Whole words of the kernel's.
+    // Whole words, as the kernel has them.
     let mut bytes = vec![0; (count as usize).div_ceil(64) * 8];
     files.memory(pid, at, &mut bytes).ok()?;
     let is_set = |fd: &i32| {
@@ -358,7 +358,7 @@ mod tests {
         rustix::fs::fstat(of).unwrap().st_ino as u32
     }
 
-    /// Looks at a process until it does with a socket what is expected.
+    /// Inspects a process until it does what is expected with a socket.
     #[track_caller]
     fn until(pid: u32, inode: u32, expect: Attends) -> Waits {
         let (mut waits, ends) = (Waits::default(), BTreeMap::from([(pid, HashSet::from([inode]))]));
@@ -402,7 +402,7 @@ mod tests {
         until(std::process::id(), inode(&one), Attends::Hidden);
     }
 
-    /// A program that runs this and has said `ready`, with its sockets' inodes.
+    /// A program that runs this and has printed `ready`, with its sockets' inodes.
     fn python(text: &str) -> (Child, Vec<u32>) {
         let mut child = Command::new("python3")
             .args(["-c", text])
@@ -433,7 +433,7 @@ mod tests {
         check("select.select([c],[],[])", Attends::Not, Attends::Awaits);
         check("time.sleep(1e5)", Attends::Not, Attends::Not);
         check("select.select([a,c],[],[])", Attends::Hidden, Attends::Hidden);
-        // One thread, one socket in its epoll, and a pipe beside it, as PostgreSQL's servers have.
+        // One thread, one socket in its epoll, and a pipe next to it, like PostgreSQL's servers.
         let one = "e=select.epoll(); e.register(a,select.EPOLLIN); e.register(os.pipe()[0],select.EPOLLIN)\n";
         check(&format!("{one}e.poll()"), Attends::Awaits, Attends::Not);
         check(&format!("{one}time.sleep(1e5)"), Attends::Not, Attends::Not);

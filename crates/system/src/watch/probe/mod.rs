@@ -1,7 +1,7 @@
 //! Probes: numbers the system reports about itself, such as a queue's depth or the rows it has stored.
 //!
-//! A probe knows where its number comes from: a URL with JSON or Prometheus metrics, a Redis server, a command's output, or
-//! the lines of a component's log. One that cannot be read says why, each time.
+//! A probe knows where its number comes from: a URL with JSON or Prometheus metrics, a Redis server, a command's
+//! output, or the lines of a component's log. One that cannot be read reports why, each time.
 
 pub(crate) mod prometheus;
 mod redis;
@@ -60,7 +60,7 @@ pub enum ProbeSource {
     },
     /// A command that prints a number in its last line.
     Command(OutputCommand),
-    /// How many lines of some logs hold a text.
+    /// How many lines of some logs contain a text.
     Log {
         /// The logs.
         paths: Vec<PathBuf>,
@@ -81,7 +81,7 @@ impl ProbeSpec {
 #[derive(Clone, Debug)]
 pub struct Probe {
     spec: ProbeSpec,
-    /// Of those that have one.
+    /// Set if it has one.
     url: Option<Url>,
     /// How far each log was counted.
     counted: Arc<Mutex<Vec<LineCounter>>>,
@@ -91,7 +91,7 @@ pub struct Probe {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The pointer is none.
+    /// The pointer is invalid.
     #[error(
         "probe `{probe}`: `{pointer}` is not a JSON pointer\nhint: a pointer is empty or begins with `/`, such \
          as `/stats/stored`; `~1` stands for `/` in a name, `~0` for `~`"
@@ -112,7 +112,7 @@ pub enum ProbeError {
         /// Why.
         source: HttpError,
     },
-    /// What came is not what was hoped for.
+    /// The answer is not a number.
     #[error("probe `{probe}`: {asked}: {why}")]
     Value {
         /// Which.
@@ -125,7 +125,7 @@ pub enum ProbeError {
 }
 
 impl Probe {
-    /// Checks URL and pointer. A log counts from where it is now.
+    /// Checks URL and pointer. A log counts from its current end.
     pub fn new(spec: ProbeSpec) -> Result<Probe, ProbeError> {
         let mut counted = Vec::new();
         let url = match &spec.source {
@@ -156,7 +156,7 @@ impl Probe {
         self.read(&mut || false)
     }
 
-    /// Reads it now; `stop` is asked every 20 ms whether to give up.
+    /// Reads it now; `stop` is checked every 20 ms and ends the attempt.
     pub fn read(&self, stop: &mut dyn FnMut() -> bool) -> Result<f64, ProbeError> {
         let until_ns = clock::now_ns() + READ_NS;
         let value = match &self.spec.source {
@@ -180,7 +180,7 @@ impl Probe {
         value.map_err(|why| ProbeError::Value { probe: self.spec.name.clone(), asked: self.asked(), why })
     }
 
-    /// The body of a good answer; the inner error is one of its status.
+    /// The body of a successful answer; the inner error is about its status.
     fn get(
         &self,
         until_ns: u64,

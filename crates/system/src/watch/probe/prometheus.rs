@@ -1,7 +1,7 @@
 //! One number out of a page in Prometheus' text format.
 //!
-//! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/>. A line is a metric's name, perhaps
-//! labels in braces, and a value; what begins with `#` is about the metrics.
+//! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/>. A line is a metric's name, optional
+//! labels in braces, and a value; lines that begin with `#` describe the metrics.
 
 /// One line `name{label="value",…} number …`.
 #[derive(Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub(crate) struct Metric<'a> {
 }
 
 impl Metric<'_> {
-    /// The value of a label; empty when there is none, as Prometheus has it.
+    /// The value of a label; empty if it is missing, as in Prometheus.
     pub fn label(&self, name: &str) -> &str {
         self.labels.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.as_str())
     }
@@ -24,7 +24,7 @@ impl Metric<'_> {
     }
 }
 
-/// The lines of a page whose metrics have names that are wanted; an error is of one that cannot be read, in words.
+/// The lines of a page whose metrics have wanted names; an error is about a line that cannot be read, in words.
 pub(crate) fn metrics<'a>(
     text: &'a str,
     is_wanted: impl Fn(&str) -> bool,
@@ -52,7 +52,7 @@ fn metric<'a>(line: &str, name: &'a str, rest: &str) -> Result<Metric<'a>, Strin
 /// The sum of all samples of a metric that have these labels; further labels may be anything.
 ///
 /// # Errors
-/// There is none, or a value is no finite number; in words.
+/// There is none, or a value is not a finite number; in words.
 pub(super) fn value_in(text: &str, metric: &str, labels: &[(String, String)]) -> Result<f64, String> {
     let mut sum = None::<f64>;
     let mut seen = false;

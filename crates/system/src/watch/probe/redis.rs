@@ -1,7 +1,7 @@
-//! One command to a Redis server and its number back: RESP, as much of it as that takes.
+//! One command to a Redis server and the number it answers: only as much of RESP as that takes.
 //!
 //! The protocol: <https://redis.io/docs/latest/develop/reference/protocol-spec/>. A connection is made for each
-//! reading: a server that was started again needs no special care then.
+//! reading, so a restarted server needs no special care.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use crate::clock;
 use crate::http;
 
-/// How long a read waits before asking whether to go on.
+/// How long a read waits before asking whether to continue.
 const SLICE: Duration = Duration::from_millis(20);
-/// Most bytes in an answer.
+/// The longest answer, in bytes.
 const MOST: usize = 64 << 10;
 
 /// Sends the words to `HOST:PORT` and reads a number.
 ///
 /// # Errors
-/// In words.
+/// The reason in words.
 pub(super) fn ask(
     address: &str,
     words: &[String],
@@ -69,7 +69,7 @@ fn command(words: &[String]) -> Vec<u8> {
     out
 }
 
-/// The answer's number; `None` while it is not complete.
+/// The answer's number; `None` while it is incomplete.
 fn number_in(bytes: &[u8]) -> Option<Result<f64, String>> {
     let end = bytes.windows(2).position(|w| w == b"\r\n")?;
     let line = String::from_utf8_lossy(&bytes[1..end.max(1)]).into_owned();

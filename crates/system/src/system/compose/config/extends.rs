@@ -1,5 +1,5 @@
-//! What services of a Compose file have from others by `extends`, for a Compose that does not print it: names and images
-//! alone, since nothing else is asked for. It must not guess: what cannot be followed is an error.
+//! What services of a Compose file inherit by `extends`, for a Compose that does not print it: names and images only,
+//! since nothing else is needed. It must not guess: a reference that cannot be followed is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use super::{Config, NEWER};
 
-/// What is looked for in a service; each key goes before the same of what is extended.
+/// The keys that matter in a service; its own value takes precedence over the inherited one.
 const KEYS: [&str; 3] = ["container_name", "image", "build"];
-/// Services that extend one another, in a row.
+/// How many services may extend one another in a chain.
 const MOST: usize = 32;
 
-/// Gives each service what it has from others. Files are looked for beside `dir`'s.
+/// Gives each service what it inherits. Files are looked up relative to `dir`.
 ///
 /// # Errors
-/// A file or service that is not there, or only Compose could find; services that extend one another in a circle.
+/// A file or service that does not exist, or that only Compose could find; services that extend one another in a
+/// circle.
 pub(super) fn resolve(document: &mut Value, dir: &Path) -> Result<(), String> {
     let Some(services) = document["services"].as_object() else { return Ok(()) };
     let mut all = Vec::new();
@@ -42,7 +43,7 @@ struct Source<'a> {
     file: Option<&'a str>,
 }
 
-/// A service's own values of [`KEYS`], or those of what it extends.
+/// A service's own values of [`KEYS`], or the inherited ones.
 fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value; 3], String> {
     let own = KEYS.map(|key| service[key].clone());
     let extends = &service["extends"];
@@ -82,7 +83,7 @@ fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value
 
 /// The same of a service that another one names.
 fn extended(source: &Source<'_>, name: &str, most: usize) -> Result<[Value; 3], String> {
-    // A file that is there to be extended may have nothing but services.
+    // A file that exists only to be extended may contain nothing but services.
     let services = match &source.document["services"] {
         Value::Null if source.file.is_some() => source.document,
         services => services,

@@ -1,29 +1,29 @@
-//! When one connection waited for an answer, from its segments in a burst.
+//! When one connection waited for an answer, derived from its segments in a burst.
 //!
-//! Heads tell neither where a request ends nor how many of them are in a segment. What counts is the direction: after
-//! data of the one who asks the connection waits, and data of the other end is an answer that begins. Where several
-//! requests are sent before an answer comes (HTTP/2, pipelines) that is time in which the connection waited for
-//! something, and one exchange.
+//! Headers show neither where a request ends nor how many requests a segment has. What counts is the direction: after
+//! data from the asker the connection waits, and data from the other end begins an answer. If several requests are
+//! sent before an answer comes (HTTP/2, pipelining), that is time in which the connection waited for something, and
+//! one exchange.
 
 use super::super::pairs::Waits;
 use super::segment::Segment;
 
-/// Segments of one request follow one another within this. After a longer pause it is another request, or one that takes
-/// its time to be sent: the connection waits from the first of them on.
+/// Segments of one request follow one another within this time. After a longer pause it is another request, or one
+/// that is sent slowly: the connection waits from the first of them on.
 const ONE_REQUEST_NS: u64 = 1_000_000;
-/// A connection on which nothing moved for this many times the longest wait seen on its pair, and for some ticks of the
-/// kernel's clock beyond that, does not wait.
+/// A connection without traffic for this many times the longest wait seen on its pair, plus some ticks of the
+/// kernel's clock, is not waiting.
 const TIMES_LONGEST: u64 = 4;
 const SOME_TICKS_NS: u64 = 20_000_000;
 
-/// What the table of sockets said of a connection while the burst was under way.
+/// What the table of sockets showed of a connection while the burst was under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     /// When it had been read, on the clock of packets.
     pub at_ns: u64,
-    /// Whether the one who asks waited.
+    /// Whether the asker was waiting.
     pub waits: Waits,
-    /// Since the one who asks last sent, then.
+    /// How long ago the asker had last sent at that time.
     pub since_sent_ns: u64,
 }
 
@@ -35,7 +35,7 @@ enum State {
     Waits {
         since_ns: u64,
         last_ns: u64,
-        /// The request is sent in more than one go.
+        /// The request is sent in several parts.
         is_long: bool,
     },
 }
@@ -59,11 +59,11 @@ pub(super) struct Connection {
 pub(super) struct Sums {
     /// Time in which it was watched.
     pub watched_ns: u64,
-    /// Of that: it waited for an answer to begin.
+    /// Of that, the time it waited for an answer to begin.
     pub busy_ns: u64,
     /// Answers that began.
     pub exchanges: u64,
-    /// Time of connections that may wait or not, in none of the above.
+    /// Time of connections that may have been waiting or not; in none of the above.
     pub unknown_ns: u64,
 }
 
@@ -76,7 +76,7 @@ impl Sums {
     }
 }
 
-/// The longest waits of a pair, of late.
+/// A pair's recent longest wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Longest {
     wait_ns: u64,
@@ -84,7 +84,7 @@ pub(super) struct Longest {
 }
 
 impl Longest {
-    /// With fewer exchanges than this nothing is known of how long answers take.
+    /// With fewer exchanges than this, nothing is known about how long answers take.
     const FEWEST: u64 = 5;
 
     pub fn add(&mut self, wait_ns: u64, exchanges: u64) {
@@ -97,21 +97,21 @@ impl Longest {
         self.wait_ns /= 2;
     }
 
-    /// So long a silence is no wait.
+    /// A silence this long is not a wait.
     fn idle_after_ns(self) -> Option<u64> {
         let known = self.exchanges >= Self::FEWEST;
         known.then(|| self.wait_ns.saturating_mul(TIMES_LONGEST).saturating_add(SOME_TICKS_NS))
     }
 }
 
-/// The last byte of one direction. What was sent again, or is seen on a second device, is behind it.
+/// The last byte of one direction. Retransmitted data, or data seen on a second device, is not ahead of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sequence(Option<u32>);
 
 impl Sequence {
     fn has_new(&mut self, segment: &Segment) -> bool {
         let end = segment.sequence.wrapping_add(segment.data);
-        // Numbers go round: half of them are ahead.
+        // Numbers wrap around: half of them are ahead.
         let is_new =
             segment.data > 0 && self.0.is_none_or(|last| end.wrapping_sub(last).wrapping_sub(1) < 1 << 31);
         if is_new {
@@ -122,12 +122,12 @@ impl Sequence {
 }
 
 impl Connection {
-    /// One that stood when the table of sockets was read, and was watched from then on.
+    /// One that was established when the table of sockets was read, and was watched from then on.
     pub fn standing(from_ns: u64, read: Read) -> Connection {
         Connection { read: Some(read), ..Connection::opened(from_ns) }
     }
 
-    /// One that was opened then.
+    /// One that was opened at that time.
     pub fn opened(at_ns: u64) -> Connection {
         Connection {
             from_ns: at_ns,
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// The next segment, of the one who asks or of the other end.
+    /// The next segment, from the asker or from the other end.
     pub fn add(&mut self, at_ns: u64, is_of_asker: bool, segment: &Segment) {
         if self.ended_ns.is_some() {
             return;
@@ -155,21 +155,21 @@ impl Connection {
                 false => self.answered(at_ns),
             }
         }
-        // Who asks may close its side and still wait for the answer.
+        // The asker may close its side and still wait for the answer.
         let waits = matches!(self.state, State::Waits { .. });
         if segment.is_reset || (segment.is_last && !(is_of_asker && waits)) {
             self.ended_ns = Some(at_ns);
         }
     }
 
-    /// The table was read before that moment, and said so.
+    /// The table was read before that moment, and showed this state.
     fn was(&self, waits: Waits, at_ns: u64) -> Option<Read> {
         self.read.filter(|read| read.waits == waits && read.at_ns < at_ns)
     }
 
     fn asked(&mut self, at_ns: u64) {
         self.state = match self.state {
-            // It waited already when the table was read: more of its request, or another one.
+            // It was already waiting when the table was read: more of its request, or another one.
             State::Silent if self.was(Waits::Yes, at_ns).is_some() => {
                 State::Waits { since_ns: self.from_ns, last_ns: at_ns, is_long: true }
             }
@@ -185,7 +185,7 @@ impl Connection {
 
     fn answered(&mut self, at_ns: u64) {
         match self.state {
-            // The rest of an answer that had begun, or something that nobody asked for.
+            // The rest of an answer that had begun, or something unsolicited.
             State::Silent if self.read.is_none() || self.was(Waits::No, at_ns).is_some() => {}
             State::Silent => {
                 // The request is older than the burst: the table knows how old, by its coarse clock.
@@ -211,8 +211,7 @@ impl Connection {
         self.longest_ns = self.longest_ns.max(waited_ns);
     }
 
-    /// The burst is over. What was seen is added up; of a connection on which nothing moved it is
-    /// [`silent`](Connection::silent) that knows.
+    /// The burst is over. Adds up what was seen; for a connection without traffic use [`silent`](Connection::silent).
     pub fn end(&mut self, until_ns: u64, longest: &mut Longest) -> Option<Sums> {
         let until_ns = self.until_ns(until_ns);
         let sums = match self.state {
@@ -227,9 +226,9 @@ impl Connection {
         Some(sums)
     }
 
-    /// What a connection did on which nothing moved: what it did when the table was read. Where that is not known, it
-    /// sent and received within one tick, and has been silent since. Idle ones are silent for long and the others are
-    /// not, once it is known how long answers take. What is in between may be either, and counts as neither.
+    /// What a connection without traffic did: the same as when the table was read. If that is not known, it sent and
+    /// received within one tick, and has been silent since. Idle ones are silent for long and the others are not,
+    /// once it is known how long answers take. Those in between may be either, and count as neither.
     pub fn silent(&self, until_ns: u64, longest: Longest) -> Option<Sums> {
         let until_ns = self.until_ns(until_ns);
         let mut sums = self.sums(until_ns);
@@ -267,7 +266,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const BURST: u64 = 40 * MS;
 
-    /// A connection, and where its two ends are in their bytes.
+    /// A connection, and the byte positions of its two ends.
     struct Watched(Connection, [u32; 2]);
 
     impl Watched {
@@ -316,7 +315,7 @@ mod tests {
         check(Unknown, &[(10, 'q'), (11, 'q'), (12, 'q'), (20, 'a')], 8, 1);
         check(Unknown, &[(10, 'q'), (18, 'Q'), (20, 'a'), (22, 'A'), (23, 'Q')], 10, 1);
         check(Unknown, &[(30, 'q')], 10, 0);
-        // Several requests before an answer, and one that takes its time to be sent.
+        // Several requests before an answer, and one that is sent slowly.
         check(Unknown, &[(10, 'q'), (15, 'q'), (15, 'q'), (20, 'a'), (21, 'a')], 10, 1);
     }
 
@@ -329,7 +328,7 @@ mod tests {
         check(Unknown, &[(30, 'a'), (30, 'q')], 40, 1);
         check(Yes, &[(30, 'a')], 30, 1);
         check(No, &[(30, 'a'), (31, 'a')], 0, 0);
-        // The table was read behind that answer, and may say what is so because of it.
+        // The table was read after that answer, and may show this state because of it.
         check(No, &[(1, 'a')], 1, 1);
         check(Yes, &[(1, 'q'), (3, 'a')], 2, 1);
         check(Yes, &[(5, 'q'), (8, 'a')], 8, 1);

@@ -1,10 +1,10 @@
-//! Exact times of some exchanges, by their packets: where connections send and receive within one tick of the kernel's
-//! clock, the table of sockets cannot tell who waits.
+//! Exact times of some exchanges, from their packets: where connections send and receive within one tick of the
+//! kernel's clock, the table of sockets cannot show who waits.
 //!
-//! A few times a second, at random moments, the heads of some connections' packets are seen for a few hundredths of a
-//! second. The sum of the time in which they waited, by the sum of the time in which they were seen, is the share that is
-//! busy; by the number of answers it is the mean wait, whether a wait is longer than a burst or not. It must not make slow
-//! what it looks at: connections are few, fewer where they are quick, and nothing is attached between bursts.
+//! A few times a second, at random moments, the headers of some connections' packets are captured for a few
+//! hundredths of a second. The time they spent waiting, divided by the time they were observed, is the busy share;
+//! divided by the number of answers it is the mean wait, even if a wait is longer than a burst. It must not slow down
+//! what it observes: connections are few, fewer if they are fast, and nothing is attached between bursts.
 
 mod exchange;
 mod segment;
@@ -32,22 +32,23 @@ use super::random::Random;
 use super::sockets::Socket;
 use crate::clock;
 
-/// A burst takes this long, and a random part of the next; the watcher rounds up to a moment when nothing falls due.
+/// A burst takes this long plus a random part of the next constant; the watcher rounds up to a moment when nothing is
+/// due.
 const BURST_NS: u64 = 25_000_000;
 const BURST_MORE_NS: usize = 20_000_000;
-/// From one burst to the next, likewise, where there is one group of connections; with more of them it is their share.
+/// From one burst to the next, likewise, with one group of connections; several groups share it.
 const PAUSE_NS: u64 = 250_000_000;
 const PAUSE_MORE_NS: usize = 500_000_000;
 const SHORTEST_PAUSE_NS: u64 = 100_000_000;
-/// Connections that are seen in a burst: at first, and at the most.
+/// Connections observed in a burst: at first, and at most.
 const FIRST_CONNECTIONS: f64 = 4.0;
 const MOST_CONNECTIONS: f64 = 16.0;
-/// So many packets a burst are enough to be exact, and cost those who send them little.
+/// This many packets per burst are enough to be exact, and cost their senders little.
 const ENOUGH_PACKETS: f64 = 800.0;
-/// The clocks drift by far less in a burst: somebody has set the date.
+/// The clocks drift by far less in a burst: a larger step means that the date was set.
 const CLOCK_STEP_NS: i128 = 1_000_000;
 
-/// Where connections are seen: in a network namespace, on its loopback device or on the others.
+/// Where connections are observed: in a network namespace, on its loopback device or on the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Group {
     namespace: u64,
@@ -73,7 +74,7 @@ pub(super) struct PacketTimer {
 #[derive(Debug)]
 enum Phase {
     Pause,
-    /// Begins with the next reading.
+    /// Starts with the next reading.
     Chosen(Group, Vec<PortSample>),
     UnderWay(Box<Burst>),
 }
@@ -84,11 +85,11 @@ struct Burst {
     group: Group,
     samples: Vec<PortSample>,
     from: Moment,
-    /// By both ends, of the one who asks first.
+    /// By both ends, the asker's first.
     connections: HashMap<(SocketAddr, SocketAddr), Watched>,
-    /// Whose a new connection to an address is; `None` where several ask there.
+    /// The pair of a new connection to an address; `None` if there are several askers.
     pairs: HashMap<SocketAddr, Option<PairKey>>,
-    /// From where.
+    /// Where connections to them come from.
     askers: HashSet<IpAddr>,
 }
 
@@ -98,7 +99,7 @@ struct Watched {
     connection: Connection,
 }
 
-/// The same moment on the kernel's clock of dates, which stamps packets, and on ours.
+/// The same moment on the kernel's wall clock, which stamps packets, and on ours.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     date_ns: u64,
@@ -112,7 +113,7 @@ impl Moment {
         Moment { date_ns, ns: clock::now_ns() }
     }
 
-    /// Nobody set the date in between.
+    /// The date was not set in between.
     fn is_steady(self, until: Moment) -> bool {
         let dates_ns = i128::from(until.date_ns) - i128::from(self.date_ns);
         let own_ns = i128::from(until.ns) - i128::from(self.ns);
@@ -136,7 +137,7 @@ impl Default for PacketTimer {
 }
 
 impl PacketTimer {
-    /// This reading of the table of sockets is to note connections: a burst begins with it or with the next.
+    /// This reading of the table of sockets must note connections: a burst starts with it or with the next.
     pub fn wants_notes(&self, now_ns: u64) -> bool {
         match self.phase {
             Phase::Pause => now_ns >= self.due_ns,
@@ -145,8 +146,8 @@ impl PacketTimer {
         }
     }
 
-    /// Begins the burst that was chosen. The socket is there before the table is read, so that whatever moves after the
-    /// table was read is seen.
+    /// Starts the chosen burst. The socket exists before the table is read, so that everything after that reading is
+    /// seen.
     pub fn begin(&mut self, members: &[Members]) {
         let Phase::Chosen(group, samples) = std::mem::replace(&mut self.phase, Phase::Pause) else { return };
         let open = || PacketSocket::start(open_in(group.namespace, members)?, &samples, group.is_loopback);
@@ -176,8 +177,8 @@ impl PacketTimer {
         }
     }
 
-    /// Takes the connections of tied pairs that a reading noted. `parts` are the namespaces of these sockets, each with
-    /// the end of its part. Returns how long the burst takes that is under way now.
+    /// Takes the connections of tied pairs that a reading noted. `parts` are the namespaces of these sockets, each
+    /// with the end of its part. Returns how long the current burst takes.
     pub fn see(
         &mut self,
         now_ns: u64,
@@ -230,7 +231,7 @@ impl PacketTimer {
         self.phase = Phase::Chosen(group, samples);
     }
 
-    /// Draws about so many of the connections to a port, by the ports they come from.
+    /// Draws about this many of the connections to a port, by the ports they come from.
     fn sample(&mut self, port: u16, from: &[u16], one_in: u32, most: usize) -> PortSample {
         const TRIES: usize = 16;
         let most = most.max(1);
@@ -246,14 +247,14 @@ impl PacketTimer {
         (1..TRIES).map(|_| draw()).chain([first]).find(is_good).unwrap_or(first)
     }
 
-    /// Ends the burst that is under way, if one is.
+    /// Ends the current burst, if there is one.
     pub fn end(&mut self) -> bool {
         match std::mem::replace(&mut self.phase, Phase::Pause) {
             Phase::UnderWay(burst) => {
                 let (group, connections) = (burst.group, burst.connections.len().max(1) as f64);
                 let packets = burst.add_up(&mut self.sums, &mut self.longest).max(1) as f64;
                 let few = self.connections.entry(group).or_insert(FIRST_CONNECTIONS);
-                // A burst in which little happened says little of the next.
+                // A burst in which little happened is a poor predictor of the next.
                 *few = (connections * ENOUGH_PACKETS / packets).min(*few * 2.0).clamp(1.0, MOST_CONNECTIONS);
                 true
             }
@@ -264,7 +265,7 @@ impl PacketTimer {
         }
     }
 
-    /// Puts what was seen since it was last asked into the pairs of a line.
+    /// Puts what was seen since the last call into the pairs of a line.
     pub fn fill(&mut self, pairs: &mut [Pair]) {
         self.longest.values_mut().for_each(Longest::fade);
         for (key, sums) in self.sums.drain() {
@@ -281,9 +282,9 @@ impl PacketTimer {
     }
 }
 
-/// By Little's law the mean wait is the time in which connections waited, by the number of answers. Waits that began
-/// before the burst or end after it count for the part of them that is in it. Connections of which nothing is known are
-/// taken to wait as often as the others.
+/// By Little's law the mean wait is the time in which connections waited, divided by the number of answers. Waits
+/// that began before the burst or end after it count with the part inside it. Connections of unknown state are
+/// assumed to wait as often as the others.
 fn timed(sums: Sums) -> Option<Timed> {
     if sums.watched_ns == 0 {
         return None;
@@ -294,7 +295,7 @@ fn timed(sums: Sums) -> Option<Timed> {
     Some(Timed { exchanges: sums.exchanges, busy_share, wait_ms })
 }
 
-/// Connections by where they are seen.
+/// Connections grouped by where they are observed.
 fn by_group(noted: Vec<Noted>, sockets: &[Socket], parts: &[(u64, usize)]) -> BTreeMap<Group, Vec<Noted>> {
     let mut groups: BTreeMap<Group, Vec<Noted>> = BTreeMap::new();
     if noted.is_empty() {
@@ -341,7 +342,7 @@ fn open_in(namespace: u64, members: &[Members]) -> io::Result<std::os::fd::Owned
 }
 
 impl Burst {
-    /// Connections of the group, as the table of sockets has them now.
+    /// Adds connections of the group, as the table of sockets has them now.
     fn stand(&mut self, noted: Vec<Noted>, at_ns: u64) {
         for noted in noted {
             let is_same = |pair: &Option<PairKey>| pair.as_ref() == Some(&noted.pair);
@@ -361,7 +362,7 @@ impl Burst {
         }
     }
 
-    /// Adds up what was seen. Returns how many packets that were.
+    /// Adds up what was seen. Returns how many packets that was.
     fn add_up(mut self, sums: &mut HashMap<PairKey, Sums>, longest: &mut HashMap<PairKey, Longest>) -> usize {
         let until = Moment::now();
         let (mut segments, mut packets) = (Vec::new(), 0);
@@ -372,7 +373,7 @@ impl Burst {
         if !self.from.is_steady(until) {
             return packets;
         }
-        // Cores stamp their packets before they get their places.
+        // CPUs stamp packets before they queue them, so they may be out of order.
         segments.sort_by_key(|(at_ns, _)| *at_ns);
         let last_ns = segments.last().map(|(at_ns, _)| *at_ns).filter(|_| is_full);
         let until_ns = last_ns.map_or(until.date_ns, |last_ns| last_ns.min(until.date_ns));
@@ -393,7 +394,7 @@ impl Burst {
                 sums.entry(watched.pair.clone()).or_default().add(seen);
             }
         }
-        // More than that many would have come.
+        // More than that many would have arrived.
         packets.max(if is_full { 2 * MOST_PACKETS } else { 0 })
     }
 
@@ -405,7 +406,7 @@ impl Burst {
         if let Some(watched) = self.connections.get_mut(&(segment.to, segment.from)) {
             return watched.connection.add(at_ns, false, segment);
         }
-        // A new one of those who ask there already. What only passes by, on a bridge, is theirs who stand at its ends.
+        // A new one from a known asker. Traffic that only passes through, on a bridge, belongs to its end points.
         let pair = self.pairs.get(&segment.to).cloned().flatten();
         if let Some(pair) = pair.filter(|_| segment.is_opening && self.askers.contains(&segment.from.ip())) {
             let mut connection = Connection::opened(at_ns.max(self.from.date_ns));

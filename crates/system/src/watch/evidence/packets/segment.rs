@@ -1,17 +1,17 @@
-//! One TCP segment, from the head of its packet.
+//! One TCP segment, parsed from the header of its packet.
 //!
-//! The bytes are anybody's: nothing in them is trusted, and what is not a whole head of TCP over IP is nothing.
+//! The bytes are untrusted: anything that is not a complete header of TCP over IP is rejected.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// By IP's number.
+/// IP's protocol number.
 const TCP: u8 = 6;
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// What a segment says.
+/// The contents of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     /// Who sent it.
@@ -20,7 +20,7 @@ pub(super) struct Segment {
     pub to: SocketAddr,
     /// The number of its first byte.
     pub sequence: u32,
-    /// Bytes of data: more than fit on a wire where the kernel cuts (or joins) segments later (or earlier).
+    /// Bytes of data: more than fit on a wire if the kernel splits segments later (or has joined them earlier).
     pub data: u32,
     /// It opens a connection.
     pub is_opening: bool,
@@ -31,7 +31,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Of a packet that begins with its IP head and is `length` bytes long, of which these are the first.
+    /// From a packet that begins with its IP header and is `length` bytes long, of which these are the first.
     pub fn of(head: &[u8], length: u32) -> Option<Segment> {
         let (from, to, tcp_at, ip_length) = match head.first()? >> 4 {
             4 => v4(head, length)?,
@@ -65,8 +65,8 @@ fn v4(head: &[u8], length: u32) -> Option<IpHead> {
         return None;
     }
     let address = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(head.get(at..at + 4)?).ok()?));
-    // Behind a short packet there may be padding, so the head's own word counts. It has none for segments that are too
-    // long for it, which only the kernel itself passes on.
+    // A short packet may be padded, so the header's length counts. It has none for segments that are too long for it,
+    // which only the kernel itself passes on.
     let total = match u32::from(u16_at(head, 2)?) {
         0 => length,
         total => total,
@@ -101,7 +101,7 @@ pub(super) mod made {
 
     use super::*;
 
-    /// A packet of this segment, with so many bytes of options in IPv4's head and in TCP's.
+    /// A packet of this segment, with this many bytes of options in the IPv4 and TCP headers.
     pub fn packet(segment: Segment, ip_options: usize, tcp_options: usize) -> Vec<u8> {
         let (ip_options, tcp_options) = (ip_options.min(40) / 4 * 4, tcp_options.min(40) / 4 * 4);
         let tcp_length = 20 + tcp_options + segment.data as usize;
@@ -160,7 +160,7 @@ mod tests {
             for (ip_options, tcp_options, data) in [(0, 0, 0), (8, 12, 5), (40, 40, 1400)] {
                 let segment = made::segment(from.parse().unwrap(), to.parse().unwrap(), u32::MAX, data);
                 let bytes = made::packet(segment, ip_options, tcp_options);
-                // Of a long packet only the beginning is there, and a short one has padding.
+                // Only the beginning of a long packet is there, and a short one is padded.
                 let head = &bytes[..bytes.len().min(100)];
                 assert_eq!(Segment::of(head, bytes.len() as u32 + 6), Some(segment));
             }

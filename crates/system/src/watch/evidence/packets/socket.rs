@@ -1,8 +1,8 @@
-//! A packet socket (`AF_PACKET`) that sees the heads of some connections' packets, for the length of a burst.
+//! A packet socket (`AF_PACKET`) that sees the headers of some connections' packets, for the length of a burst.
 //!
-//! The kernel copies heads into a ring of fixed size: nobody is woken, no packet is held back, and when the ring is full
-//! the burst is over. What its filter costs falls on whoever sends, so it is short, and gone with the socket. The socket is
-//! closed after each burst: a filter that lets nothing through would still be asked about every packet.
+//! The kernel copies headers into a ring of fixed size: nothing is woken, no packet is held back, and when the ring
+//! is full the burst is over. Its filter costs the senders, so it is short, and gone with the socket. The socket is
+//! closed after each burst: even a filter that rejects everything would still run for every packet.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,42 +10,42 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Bytes of each packet that are kept: the longest head of IP and the part of TCP's that is always there.
+/// Bytes kept of each packet: the longest IP header and the fixed part of the TCP header.
 const KEPT: u32 = 80;
-/// A frame of the ring: the kernel's own 80 bytes about a packet, and the packet's head.
+/// A frame of the ring: the kernel's own 80 bytes about a packet, and the packet's header.
 const FRAME: usize = 256;
-/// Packets that the ring holds, which is the most of a burst.
+/// Packets that the ring holds: the maximum of a burst.
 pub(super) const MOST_PACKETS: usize = 2_048;
 const RING: usize = FRAME * MOST_PACKETS;
 const BLOCK: usize = 64 << 10;
 /// `TPACKET_V2`: fixed frames, nanoseconds.
 const VERSION: u32 = 1;
-/// The device of a namespace's own traffic has this number in each.
+/// The loopback device has this number in every namespace.
 const LOOPBACK: i32 = 1;
-/// No more ports: jumps of a filter reach 255 instructions.
+/// The maximum number of ports: jumps of a filter reach 255 instructions.
 pub(super) const MOST_PORTS: usize = 8;
 
-/// Some of the connections to a port, drawn by the other end's port: the same for both directions, for connections that
-/// are not made yet as well, and as long for the kernel's filter however many they are.
+/// Some of the connections to a port, drawn by the other end's port: the same for both directions, also for
+/// connections that do not exist yet, and the kernel's filter is equally long however many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PortSample {
-    /// Where somebody listens.
+    /// The port that is listened on.
     pub port: u16,
     /// A random odd number, and any other.
     pub factor: u32,
     pub offset: u32,
-    /// One less than the power of two of which one part is drawn.
+    /// A power of two minus one; one in that power is drawn.
     pub mask: u32,
 }
 
 impl PortSample {
-    /// The connection from that port is one of them.
+    /// Whether the connection from that port is one of them.
     pub fn has(self, port: u16) -> bool {
         u32::from(port).wrapping_mul(self.factor).wrapping_add(self.offset) >> 16 & self.mask == 0
     }
 }
 
-/// Instructions of the kernel's filters (`linux/bpf_common.h`), those that are used.
+/// The instructions of the kernel's filters (`linux/bpf_common.h`) that are used.
 mod op {
     pub const LOAD_BYTE: u16 = 0x30;
     pub const LOAD_HALF: u16 = 0x28;
@@ -71,7 +71,7 @@ impl Program {
         self.0.push(libc::sock_filter { code, jt: 0, jf: 0, k });
     }
 
-    /// Goes on there (which is not behind it), or with the next instruction.
+    /// Jumps there (always forward), or continues with the next instruction.
     fn when(&mut self, code: u16, k: u32, if_so: Option<usize>, if_not: Option<usize>) {
         let next = self.0.len() + 1;
         let jump = |to: Option<usize>| to.map_or(0, |to| to.saturating_sub(next) as u8);
@@ -79,15 +79,15 @@ impl Program {
     }
 }
 
-/// Lets through TCP heads, over either IP, of sampled connections. It is given packets from their IP head on.
+/// Accepts TCP headers, over either IP, of sampled connections. It is given packets from their IP header on.
 fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
     const COMMON: usize = 14;
     const EACH: usize = 10;
-    /// Where they are in TCP's head.
+    /// Offsets in the TCP header.
     const SENDER: u32 = 0;
     const RECEIVER: u32 = 2;
     let samples = samples.get(..MOST_PORTS).unwrap_or(samples);
-    // Behind the two lists of comparisons, of the receiver's port and of the sender's.
+    // After the two lists of comparisons, of the receiver's port and of the sender's.
     let none = COMMON + 2 * samples.len() + 1;
     let case = |i: usize| none + 1 + EACH * i;
     let mut program = Program::default();
@@ -133,28 +133,28 @@ fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
 /// A packet socket with its ring. It sees nothing before [`start`](PacketSocket::start), and is gone when dropped.
 #[derive(Debug)]
 pub(super) struct PacketSocket {
-    // Before the descriptor: the kernel keeps the ring for as long as it is mapped.
+    // Declared before the descriptor: the kernel keeps the ring for as long as it is mapped.
     ring: Ring,
     socket: OwnedFd,
 }
 
 impl PacketSocket {
-    /// One of the namespace that this thread is in, without a ring.
+    /// One in the namespace that this thread is in, without a ring.
     ///
     /// # Errors
-    /// There is no right to (`CAP_NET_RAW`), or the kernel has none.
+    /// Not permitted (`CAP_NET_RAW`), or the kernel has none.
     #[expect(unsafe_code, reason = "packet sockets have no other way in")]
     pub fn here() -> io::Result<OwnedFd> {
-        // SAFETY: socket(2) takes numbers, and what it returns is ours alone. Protocol 0 is none yet.
+        // SAFETY: socket(2) takes numbers, and what it returns is ours alone. Protocol 0 receives nothing yet.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a descriptor that was just opened, and that nobody else has.
+        // SAFETY: a descriptor that was just opened and is owned by nothing else.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// Sees packets of these connections from now on; `is_loopback` says that all of them are on that device.
+    /// Captures packets of these connections from now on; `is_loopback` means that all of them are on that device.
     ///
     /// # Errors
     /// The kernel cannot, or has no memory.
@@ -162,7 +162,7 @@ impl PacketSocket {
         attach(&socket, samples)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION)?;
         if is_loopback {
-            // Each of its packets goes out and comes in. Kernels before 4.20 show both: the second brings nothing new.
+            // Each of its packets goes out and comes in. Kernels before 4.20 show both: the second adds nothing new.
             let _ = set(&socket, libc::SOL_PACKET, IGNORE_OUTGOING, &1u32);
         }
         // `struct tpacket_req`: bytes of a block, blocks, bytes of a frame, frames.
@@ -173,8 +173,8 @@ impl PacketSocket {
         Ok(PacketSocket { ring, socket })
     }
 
-    /// What the ring holds: when each packet came (the kernel's clock of dates, nanoseconds), its head, and its length
-    /// in bytes. Returns whether packets did not fit in any more.
+    /// The ring's contents: when each packet arrived (the kernel's wall clock, nanoseconds), its header, and its
+    /// length in bytes. Returns whether packets did not fit any more.
     pub fn read(&self, mut each: impl FnMut(u64, &[u8], u32)) -> bool {
         for number in 0..MOST_PACKETS {
             let Some(frame) = self.ring.frame(number) else { break };
@@ -216,7 +216,7 @@ fn attach(socket: &OwnedFd, samples: &[PortSample]) -> io::Result<()> {
 #[expect(unsafe_code, reason = "options of packet sockets have no other way in")]
 fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is as long as it is said to be, and plain numbers, but for a filter's pointer to instructions that
+    // SAFETY: the value is as long as stated, and plain numbers, except a filter's pointer to instructions that
     // outlive the call.
     let done = unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
@@ -233,7 +233,7 @@ fn bind(socket: &OwnedFd, device: i32) -> io::Result<()> {
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = device;
     let length = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: the address is as long as it is said to be.
+    // SAFETY: the address is as long as stated.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) };
     if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -249,7 +249,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     #[expect(unsafe_code, reason = "the ring is shared with the kernel")]
     fn of(socket: &OwnedFd) -> io::Result<Ring> {
-        // SAFETY: a new mapping, where the kernel likes it.
+        // SAFETY: a new mapping, at an address of the kernel's choice.
         let at = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), RING, ProtFlags::READ, MapFlags::SHARED, socket, 0)
         }?;
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the kernel does with a filter: how much of the packet is kept.
+    /// Runs a filter as the kernel does: returns how much of the packet is kept.
     fn run(program: &[libc::sock_filter], packet: &[u8]) -> u32 {
         let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
         let load = |at: usize, length: usize| -> Option<u32> {
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn the_kernel_takes_the_filter() {
         for number in 0..=MOST_PORTS {
-            // Filters of any socket are checked alike, and this one needs no right.
+            // Filters of any socket are checked alike, and this one needs no privileges.
             let socket = OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
             attach(&socket, &samples(number, 3)).unwrap();
         }
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn of_many_ports_a_part_is_drawn() {
         let sample = samples(1, 15)[0];
-        // Ports given by the kernel are even or odd ones in a row.
+        // Ephemeral ports are handed out in steps of two, even or odd.
         let drawn = (32_768..60_000).step_by(2).filter(|port| sample.has(*port)).count();
         assert!((700..1_000).contains(&drawn), "{drawn} of 13,616");
     }
@@ -386,7 +386,7 @@ mod tests {
             let (from, to) = if is_back { (ends.1, ends.0) } else { ends };
             let packet = made::packet(made::segment(from, to, 1, 5), 0, 0);
             let is_one = |port: u16, other: u16| all.iter().find(|s| s.port == port).map(|s| s.has(other));
-            // Who is asked at a port of the sample is known by the receiver's port first.
+            // The receiver's port is checked first for a port of the sample.
             let expect = is_one(to.port(), from.port()).or_else(|| is_one(from.port(), to.port()));
             prop_assert_eq!(passes(&all, &packet), expect.unwrap_or(false));
         }

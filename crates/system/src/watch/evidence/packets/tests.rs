@@ -1,4 +1,5 @@
-//! Bursts over real connections: idle ones, ones that take turns, in other namespaces, and without the right to see.
+//! Bursts over real connections: idle ones, ones that take turns, in other namespaces, and without the right to
+//! capture.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -16,7 +17,7 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 
 type Ends = (TcpStream, TcpStream);
 
-/// Says why a test cannot be made here; where none may be left out it fails.
+/// Prints why a test cannot run here; where none may be skipped it fails.
 #[track_caller]
 fn skip(why: &str) {
     const NOTHING: &str = "LOADLAB_LEAVE_NO_TEST_OUT";
@@ -28,7 +29,7 @@ fn pass(ns: u64) {
     assert!(!Cancel::new().wait_until(clock::now_ns() + ns));
 }
 
-/// Packets can be read here. It says so if not.
+/// Whether packets can be read here; prints the reason if not.
 fn can_read() -> bool {
     let can = PacketSocket::here();
     if let Err(error) = &can {
@@ -50,7 +51,7 @@ fn listened(number: usize) -> (TcpListener, Vec<Ends>) {
     (listener, ends)
 }
 
-/// A question and its answer. Returns how long the one who asks waited.
+/// A question and its answer. Returns how long the asker waited.
 fn exchange((asker, other): &mut Ends, answer: &[&[u8]]) -> u64 {
     let begin_ns = clock::now_ns();
     asker.write_all(b"question").unwrap();
@@ -61,7 +62,7 @@ fn exchange((asker, other): &mut Ends, answer: &[&[u8]]) -> u64 {
     clock::now_ns() - begin_ns
 }
 
-/// A namespace as the bursts see it: its table of sockets, of which all connections to an address are ties.
+/// A namespace as the bursts see it: its table of sockets, with all connections to an address taken as ties.
 struct Ties {
     timer: PacketTimer,
     table: SocketTable,
@@ -101,7 +102,7 @@ impl Ties {
         self.timer.see(clock::now_ns(), noted, &sockets, &parts, 1)
     }
 
-    /// Bursts until so many answers were seen to begin.
+    /// Bursts until this many answers were seen to begin.
     fn timed(&mut self, exchanges: u64) -> Timed {
         let begin_ns = clock::now_ns();
         while self.timer.sums.get(&pair()).is_none_or(|sums| sums.exchanges < exchanges) {
@@ -124,7 +125,7 @@ fn pair() -> PairKey {
     PairKey { from: "web".into(), to: "store".into(), address: String::new() }
 }
 
-/// Runs something beside until the other has ended.
+/// Runs something in parallel until the other has ended.
 fn beside<T: Send, U>(run: impl FnOnce(&AtomicBool) -> T + Send, until: impl FnOnce() -> U) -> (T, U) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -136,8 +137,8 @@ fn beside<T: Send, U>(run: impl FnOnce(&AtomicBool) -> T + Send, until: impl FnO
     })
 }
 
-/// Exchanges now and then, each on the next of these. Returns the share of their time in which they waited, and the
-/// longest wait in milliseconds.
+/// Exchanges now and then, each on the next of these connections. Returns the share of their time in which they
+/// waited, and the longest wait in milliseconds.
 fn now_and_then(ends: &mut [Ends], is_over: &AtomicBool) -> (f64, f64) {
     let (begin_ns, mut waited_ns, mut longest_ns, number) = (clock::now_ns(), 0, 0, ends.len());
     for at in (0..number).cycle() {
@@ -174,7 +175,7 @@ fn connections_that_wait_for_their_turn_are_busy() {
     let ends = connections(8);
     let mut ties = Ties::here(ends[0].0.peer_addr().unwrap());
     let (mut askers, others): (Vec<TcpStream>, Vec<TcpStream>) = ends.into_iter().unzip();
-    // One after the other is answered, a millisecond each.
+    // They are answered one after the other, a millisecond each.
     let serve = move || {
         for mut other in others.iter().cycle() {
             if other.read(&mut [0; 8]).unwrap_or(0) == 0 {
@@ -215,11 +216,11 @@ fn connections_that_wait_for_their_turn_are_busy() {
     assert!((mean_ms / 3.0..=mean_ms * 3.0).contains(&timed.wait_ms), "{timed:?}, askers: {mean_ms} ms");
 }
 
-/// A process in a network namespace of its own.
+/// A process in its own network namespace.
 struct Namespace(Child);
 
 impl Namespace {
-    /// `None`, said, where none can be made.
+    /// `None`, with a message, if none can be created.
     fn new() -> Option<Namespace> {
         let run = "ip link set lo up && echo up && exec cat";
         let mut command = Command::new("unshare");
@@ -287,10 +288,10 @@ fn connections_from_one_namespace_to_another_are_seen() {
     assert!(ties.timer.connections.keys().all(|group| !group.is_loopback), "{:?}", ties.timer);
 }
 
-/// Exchanges on four connections, one after the other, that the table of sockets cannot tell from waits: at once
-/// acknowledged, and with answers of one segment or two. Reads them meanwhile until a line is as it should be.
+/// Exchanges on four connections, one after the other, that the table of sockets cannot distinguish from waits:
+/// acknowledged at once, and with answers of one segment or two. Reads meanwhile until a line is as expected.
 fn tied_until(is_good: impl Fn(&Pair, &[String]) -> bool) -> (Pair, Vec<String>) {
-    // Who listens is the one who is asked.
+    // The listener is the one that is asked.
     let (listener, mut ends) = listened(4);
     let address = listener.local_addr().unwrap().to_string();
     let members = vec![Members { component: "web".into(), pids: vec![std::process::id()] }];
@@ -340,7 +341,7 @@ fn ties_of_the_table_of_sockets_are_timed() {
 #[test]
 fn without_the_right_ties_stay_and_it_is_said() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-    // The right is this thread's, and gone with it.
+    // The right belongs to this thread, and ends with it.
     let mut rights = capabilities(None).unwrap();
     rights.effective.remove(CapabilitySet::NET_RAW);
     set_capabilities(None, rights).unwrap();

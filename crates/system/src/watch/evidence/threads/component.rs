@@ -1,4 +1,4 @@
-//! A component's threads: which are looked at in a reading, and which are counted.
+//! A component's threads: which are inspected in a reading, and which are counted.
 
 use std::time::Instant;
 
@@ -10,9 +10,9 @@ use super::usage::{Counted, Usage};
 use crate::process::runtime::Runtime;
 use crate::process::wait::{self, Doing, Seen};
 
-/// For how many readings a thread that ran or waited for a lock or a disk is looked at before others.
+/// For how many readings a thread that ran or waited for a lock or a disk is inspected before others.
 const BUSY_READINGS: u32 = 40;
-/// The most threads that are looked at between two looks at the clock.
+/// How many threads are inspected between two looks at the clock, at most.
 const GROUP_MAX: u64 = 8;
 
 /// A component's processes, and what was seen of them.
@@ -58,14 +58,14 @@ impl Component {
         self.processes.iter().map(|p| p.open).sum()
     }
 
-    /// Looks at some threads, in about this much CPU time, and at one at least.
+    /// Inspects some threads, in about this much CPU time, and at least one.
     pub fn look(&mut self, tools: &mut Tools, share_ns: u64) {
         let (mut busy, mut others) = (std::mem::take(&mut tools.busy), std::mem::take(&mut tools.others));
         self.draw_up(tools.reading, &mut busy, &mut others);
         let mut strata = [Stratum::new(busy.len()), Stratum::new(others.len())];
         let clock = CpuClock::start();
         let (mut looked, mut timed, mut spent_ns) = (0, 0, 0);
-        // Both kinds in turn while there are both, whoever comes first.
+        // Alternates between the two kinds while both are left, starting with either.
         let mut turn = tools.random.below(2);
         let mut until_clock = group(share_ns, tools.cost_ns);
         let mut may_open = tools.open_each.saturating_sub(self.open());
@@ -152,7 +152,7 @@ impl Component {
         stratum.doing[doing as usize] += 1;
     }
 
-    /// Counts the CPU of threads of some processes, those that ran lately first, while it may go on.
+    /// Counts the CPU time of some processes' threads, recently active ones first, while the budget lasts.
     pub fn count_cpu(
         &mut self,
         tools: &mut Tools,
@@ -161,7 +161,7 @@ impl Component {
         may_go_on: impl Fn() -> bool,
     ) {
         for process in &mut self.processes {
-            // One that was not even listed is new: what it has beyond its first thread is not known.
+            // One that was not even listed is new: nothing is known beyond its first thread.
             process.is_chosen = process.listed.is_some() && which(process);
             if process.is_chosen {
                 usage.is_partial |= process.is_whole == Some(false);
@@ -195,14 +195,14 @@ impl Component {
 
     pub fn say_what_is_hidden(&self, not_seen: &mut Vec<String>) {
         let name = &self.name;
-        // A thread that has just stopped to wait looks hidden, too: so it takes more than some.
+        // A thread that has just stopped to wait also looks hidden, so a few do not suffice.
         if self.sums.hidden > self.sums.by_function {
             not_seen.push(format!("what threads of {name} wait for: another user's process"));
         }
         if self.usage.is_delay_unknown {
             not_seen.push(format!("run delay of {name}: the kernel does not count it"));
         }
-        // Those that ran lately are counted first: who is left out did little.
+        // Recently active ones are counted first: those left out did little.
         if self.usage.is_partial && 2 * (self.usage.threads as usize) < self.count() {
             not_seen.push(format!("CPU of all threads of {name}: there are too many to read in time"));
         }
@@ -216,7 +216,7 @@ impl Component {
     }
 }
 
-/// How many threads to look at until the next look at the clock.
+/// How many threads to inspect until the next look at the clock.
 fn group(left_ns: u64, cost_ns: u64) -> u64 {
     (left_ns / cost_ns.max(1)).clamp(1, GROUP_MAX)
 }
@@ -248,7 +248,7 @@ mod tests {
                 "what callbacks of db wait for: Node runs them in one thread",
             ]
         );
-        // Some threads stop to wait just when they are looked at.
+        // Some threads stop to wait just when they are inspected.
         component = Component { name: "db".to_owned(), ..Component::default() };
         (component.sums.hidden, component.sums.by_function) = (3, 100);
         not_seen.clear();

@@ -1,8 +1,8 @@
 //! What threads do, and what they wait for.
 //!
-//! Looking at a thread costs a few microseconds, and a component may have thousands of them: each reading has a budget of
-//! CPU time, of which every component has a share, and what does not fit is left to chance. CPU is counted once per line
-//! for all threads, from what the readings left of their budgets.
+//! Inspecting a thread costs a few microseconds, and a component may have thousands of them: each reading has a
+//! budget of CPU time, of which every component gets a share, and what does not fit is sampled at random. CPU time is
+//! counted once per line for all threads, from what the readings left of their budgets.
 
 mod clock;
 mod component;
@@ -25,7 +25,7 @@ use super::random::Random;
 use crate::process::task::TaskFiles;
 use crate::process::wait::Doing;
 
-/// The most files of threads that stay open, where so many are a small part of those that this process may have.
+/// How many files of threads stay open at most, if that is a small part of what this process may have.
 const OPEN_MAX: usize = 512;
 
 /// Reads threads of components and adds them up.
@@ -39,16 +39,16 @@ pub(crate) struct ThreadReader {
     saved_ns: i64,
 }
 
-/// What reading needs, whatever is read.
+/// What every reading needs.
 #[derive(Debug)]
 struct Tools {
     files: TaskFiles,
     random: Random,
     /// Number of the reading.
     reading: u32,
-    /// What looking at a thread costs, as learned.
+    /// The cost of inspecting a thread, as learned.
     cost_ns: u64,
-    /// How many files of a component's threads may stay open, and of all.
+    /// How many files of a component's threads may stay open, and in total.
     open_each: usize,
     open_max: usize,
     open: usize,
@@ -85,8 +85,8 @@ impl ThreadReader {
         ThreadReader { components: Vec::new(), tools, readings: 0, saved_ns: 0 }
     }
 
-    /// One reading: of every component some threads' state, in about this much CPU time. A quarter of it is for lists of
-    /// threads, and a quarter is kept for [`ThreadReader::take`].
+    /// One reading: the state of some threads of every component, in about this much CPU time. A quarter of it is for
+    /// lists of threads, and a quarter is kept for [`ThreadReader::take`].
     pub fn read(&mut self, members: &[Members], budget_ns: u64) {
         let clock = CpuClock::start();
         self.readings += 1;
@@ -95,7 +95,7 @@ impl ThreadReader {
         self.list(&clock, budget_ns / 4);
         self.tools.open = self.components.iter().map(Component::open).sum();
         self.tools.open_each = self.tools.open_max / self.components.len().max(1);
-        // The smallest first: what they leave of their share is for the larger ones.
+        // The smallest first: what they leave of their share goes to the larger ones.
         let mut by_size = std::mem::take(&mut self.tools.by_size);
         by_size.clear();
         by_size.extend(0..self.components.len());
@@ -115,11 +115,11 @@ impl ThreadReader {
         self.saved_ns += budget_ns as i64 - clock.spent_ns() as i64;
     }
 
-    /// Sums up what was read since the last time: means over the readings, and CPU over the time between this call and
-    /// the last one, which was `length_s` ago. What could not be seen is appended to `not_seen`, with its reason.
+    /// Sums up what was read since the last time: means over the readings, and CPU over the time between this call
+    /// and the last one, `length_s` ago. What could not be seen is appended to `not_seen`, with its reason.
     ///
-    /// Numbers of threads that run, wait and so on are of those read, and add up to them. Where busy threads were read
-    /// before others, both kinds have the weight they have among all threads.
+    /// Numbers of threads that run, wait and so on are of those read, and add up to them. If busy threads were read
+    /// before others, both kinds are weighted by their number among all threads.
     pub fn take(&mut self, length_s: f64, not_seen: &mut Vec<String>) -> Vec<Threads> {
         let readings = f64::from(std::mem::take(&mut self.readings));
         let saved_ns = std::mem::take(&mut self.saved_ns).max(0) as u64;
@@ -147,7 +147,7 @@ impl ThreadReader {
         lines
     }
 
-    /// Takes over who belongs to whom.
+    /// Takes over the current members.
     fn follow(&mut self, members: &[Members]) {
         for component in &mut self.components {
             component.is_present = false;
@@ -171,11 +171,11 @@ impl ThreadReader {
         }
     }
 
-    /// Lists the threads of processes whose lists are old, within this much CPU time, and of one process at least.
+    /// Lists the threads of processes with outdated lists, within this much CPU time, and of at least one process.
     fn list(&mut self, clock: &CpuClock, until_ns: u64) {
         let now = Instant::now();
         let number = self.components.len();
-        // Who comes last may be left out: not always the same.
+        // The last may be left out, so start at random.
         let first = self.tools.random.below(number);
         for i in 0..number {
             for process in &mut self.components[(first + i) % number].processes {
@@ -232,7 +232,7 @@ mod tests {
     /// Far more readings than any wait takes.
     const READINGS_MAX: usize = 200_000;
 
-    /// A process of its own, killed in the end.
+    /// A separate process, killed at the end.
     struct Own(Child);
 
     impl Own {
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Takes lines of one reading each until one of the first component is as wanted.
+    /// Takes lines of one reading each until one of the first component is as expected.
     fn until(
         members: &[Members],
         budget_ns: u64,
@@ -313,9 +313,9 @@ mod tests {
         }
         let lines = reader.take(1.0, &mut Vec::new());
         assert_eq!((lines[0].count, lines[0].read), (0.5, 0.5));
-        // Nothing was read since, so there is nothing to say.
+        // Nothing was read since, so there is nothing to report.
         assert_eq!(reader.take(1.0, &mut Vec::new()), []);
-        // Who has left has no line.
+        // A component that has left has no line.
         reader.read(&[], PLENTY_NS);
         assert_eq!(reader.take(1.0, &mut Vec::new()), []);
         assert!(reader.components.is_empty());
@@ -351,7 +351,7 @@ mod tests {
         let large = Members { component: "large".to_owned(), pids: vec![std::process::id()] };
         let members = [large, sleeper.members("small")];
         let mut reader = ThreadReader::new();
-        // No budget at all: a thread of each, a different one each time.
+        // No budget at all: one thread of each, a different one each time.
         let readings = 2_000;
         for _ in 0..readings {
             reader.read(&members, 0);

@@ -1,4 +1,4 @@
-//! A process and the list of its threads, which is made anew now and then.
+//! A process and the list of its threads, which is refreshed now and then.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use super::usage::Counted;
 use crate::process::runtime::Runtime;
 use crate::process::task::FileId;
 
-/// How long a list of threads is good for, at least.
+/// How long a list of threads is valid, at least.
 const LIST_EVERY: Duration = Duration::from_secs(1);
-/// And in terms of what the list costs: a list of thousands of threads takes milliseconds.
+/// The same as a multiple of the list's cost: a list of thousands of threads takes milliseconds.
 const LIST_EVERY_COSTS: u32 = 400;
-/// How many threads' names are looked at to tell a runtime: it starts its own threads first.
+/// How many threads' names are inspected to recognise a runtime: it starts its own threads first.
 const NAMES_LOOKED_AT: usize = 8;
 
 /// A process of a component.
@@ -21,11 +21,11 @@ const NAMES_LOOKED_AT: usize = 8;
 pub(super) struct Process {
     pub pid: u32,
     pub threads: Vec<Thread>,
-    /// When its threads were listed, and for how long that is good.
+    /// When its threads were listed, and for how long that is valid.
     pub listed: Option<(Instant, Duration)>,
-    /// Its threads' CPU is being counted.
+    /// The CPU of its threads is being counted.
     pub is_chosen: bool,
-    /// The last count got to all its threads; `None` if there was none.
+    /// The last count covered all its threads; `None` if there was none.
     pub is_whole: Option<bool>,
     pub may_trace: bool,
     /// How many files of its threads are open.
@@ -41,7 +41,7 @@ pub(super) struct Thread {
     /// Its file that stays open.
     pub open: Option<OwnedFd>,
     pub is_gone: bool,
-    /// Number of the reading until which it is looked at before others.
+    /// Number of the reading until which it is inspected before others.
     pub busy_until: u32,
     /// And counted before others.
     pub ran_until: u32,
@@ -50,7 +50,7 @@ pub(super) struct Thread {
 
 impl Process {
     pub fn new(pid: u32) -> Process {
-        // It has its first thread at least, until a list says more.
+        // It has at least its first thread, until a list shows more.
         Process {
             pid,
             threads: vec![Thread::new(pid)],
@@ -95,14 +95,14 @@ impl Process {
         drop(known);
         std::mem::swap(&mut self.threads, &mut tools.merged);
         self.open = self.threads.iter().filter(|thread| thread.open.is_some()).count();
-        // It may have given its rights away, or got them.
+        // It may have dropped privileges, or gained them.
         self.may_trace = true;
         self.look_at_program(tools);
         let cost = Duration::from_nanos(clock.spent_ns());
         self.listed = Some((now, LIST_EVERY.max(cost * LIST_EVERY_COSTS)));
     }
 
-    /// Finds out its runtime, once for each program that it runs.
+    /// Recognises its runtime, once for each program that it runs.
     fn look_at_program(&mut self, tools: &mut Tools) {
         let program = tools.files.program(self.pid);
         if program.is_some() && program == self.program {

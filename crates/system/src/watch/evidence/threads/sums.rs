@@ -8,7 +8,8 @@ pub(super) struct Sums {
     pub count: f64,
     pub read: f64,
     pub doing: [f64; Doing::COUNT],
-    /// Looks at threads whose call may not be looked at: those that the kernel's function told of, and the others.
+    /// Looks at threads whose call may not be inspected: those where the kernel's function showed the state, and the
+    /// others.
     pub by_function: u32,
     pub hidden: u32,
 }
@@ -28,14 +29,14 @@ impl Stratum {
 }
 
 impl Sums {
-    /// Adds a reading. Each kind of threads weighs as much as it has threads, not as much as were read of it.
+    /// Adds a reading. Each kind of thread is weighted by its number of threads, not by how many of them were read.
     pub fn add(&mut self, strata: &[Stratum; 2]) {
         self.count += strata.iter().map(|s| f64::from(s.count)).sum::<f64>();
         let read: f64 = strata.iter().map(|s| f64::from(s.read)).sum();
         self.read += read;
         let known: f64 = strata.iter().filter(|s| s.read > 0).map(|s| f64::from(s.count)).sum();
         for stratum in strata.iter().filter(|s| s.read > 0) {
-            // In this order it is exactly 1 where all were read.
+            // In this order it is exactly 1 if all were read.
             let weight = (f64::from(stratum.count) * read) / (known * f64::from(stratum.read));
             for (sum, number) in self.doing.iter_mut().zip(stratum.doing) {
                 *sum += f64::from(number) * weight;

@@ -20,7 +20,7 @@ pub(super) struct Usage {
     pub cpu_cores: f64,
     pub delay_cores: f64,
     pub is_delay_unknown: bool,
-    /// Threads are missing that were there all the time.
+    /// Threads are missing that existed all the time.
     pub is_partial: bool,
     pub busiest: Option<Busiest>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Busiest {
 impl Usage {
     pub fn add(&mut self, pid: u32, tid: u32, before: Counted, now: Counted) {
         let length = now.at.duration_since(before.at);
-        // Counters only grow: a smaller one is of another thread with the same id.
+        // Counters only grow: a smaller one belongs to another thread with the same id.
         let Some(on_ns) = now.cpu.on_ns.checked_sub(before.cpu.on_ns) else { return };
         if length.is_zero() || length.as_secs_f64() < self.least_s {
             return;
@@ -48,7 +48,7 @@ impl Usage {
             Some((now, before)) => self.delay_cores += now.saturating_sub(before) as f64 / length_ns,
             None => self.is_delay_unknown = true,
         }
-        // The kernel counts in steps: a thread may show a little more than there was.
+        // The kernel counts in steps: a thread may show slightly more than one core.
         let cores = cores.min(1.0);
         if on_ns > 0 && self.busiest.is_none_or(|busiest| cores > busiest.cores) {
             self.busiest = Some(Busiest { pid, tid, cores });
