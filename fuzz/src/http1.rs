@@ -19,7 +19,7 @@ enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
     /// Every head of the connection.
-    ExampleReason,
+    Heads,
     /// None.
     None,
 }
@@ -94,10 +94,10 @@ pub fn target(data: &[u8]) {
     let no_body = flags & 1 == 1;
     let expected = answers(stream, no_body, Cuts::whole(), Memory::None);
     for (cuts, memory) in [
-        (Cuts::whole(), Memory::ExampleReason),
+        (Cuts::whole(), Memory::Heads),
         (Cuts::seeded(*seed), Memory::None),
-        (Cuts::seeded(*seed), Memory::ExampleReason),
-        (Cuts::seeded(seed.wrapping_add(1)), Memory::ExampleReason),
+        (Cuts::seeded(*seed), Memory::Heads),
+        (Cuts::seeded(seed.wrapping_add(1)), Memory::Heads),
     ] {
         let found = answers(stream, no_body, cuts, memory);
         // Beyond the limit on heads, which of two faults comes first depends on how much came at once.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything CI checks. Quick steps come first; each runs even after another's failure, and none
 //! passes by finding nothing to check.
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
@@ -66,11 +67,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         steps.step("readme", readme::run_all);
         steps.step("readme as an ordinary user", ordinary_user::run);
         steps.step("peers", peers);
-        steps.step("book", book::step);
-        steps.step("commands of the book", book::commands::run_all);
         steps.step("reports in a browser", page::open_all);
     };
     steps.steps_with(documented, lints);
+    steps.step("book", book::step);
+    // Some of its examples expect response times.
+    steps.step("commands of the book", book::commands::run_all);
     steps.finish()
 }
 
@@ -113,15 +115,12 @@ fn clippy_of_workspace() -> Outcome {
 fn clippy() -> Outcome {
     let manifests = service_manifests()?;
     clippy_of_workspace()?;
-    for manifest in &manifests {
-        let args =
-            ["clippy", "--locked", "--all-targets", "--manifest-path", manifest, "--", "-D", "warnings"];
-        check("cargo clippy", &args)?;
+    // Crates of this repository that the fuzz targets use are linted above.
+    for manifest in manifests.iter().map(String::as_str).chain([FUZZ]) {
+        let mut clippy = shared(manifest, &["clippy", "--locked", "--all-targets", "--no-deps"]);
+        let ran = shown(clippy.args(["--", "-D", "warnings"]))?;
+        ensure!(ran.status.success(), "cargo clippy: {}\n{}", ran.status, last_lines(&ran.stdout));
     }
-    // Its dependencies in this repository are linted above.
-    let mut fuzz = of_fuzz(&["clippy", "--locked", "--all-targets", "--no-deps"]);
-    let ran = shown(fuzz.args(["--", "-D", "warnings"]))?;
-    ensure!(ran.status.success(), "cargo clippy: {}", ran.status);
     Ok(format!("workspace, {} labs and fuzz", manifests.len()))
 }
 
@@ -198,11 +197,11 @@ fn build_of_labs() -> Outcome {
     let manifests = service_manifests()?;
     for manifest in &manifests {
         check("cargo test", &[&TEST_OF_LAB[..], &[manifest, "--no-run"]].concat())?;
-        for options in lab::builds(manifest) {
-            check(
-                "cargo build",
-                &[&["build", "--locked", "--release", "--manifest-path", manifest], *options].concat(),
-            )?;
+        let lab =
+            Path::new(manifest).ancestors().nth(2).and_then(Path::file_name).context("a lab's folder")?;
+        for options in lab::builds(&lab.to_string_lossy()) {
+            let build = ["build", "--locked", "--release", "--manifest-path", manifest];
+            check("cargo build", &[&build, options.as_slice()].concat())?;
         }
     }
     Ok(format!("{} labs", manifests.len()))
@@ -216,10 +215,11 @@ fn tests_of_labs() -> Outcome {
     Ok(found.join(", "))
 }
 
-/// A cargo command on the fuzz targets, sharing what the workspace has compiled.
-fn of_fuzz(args: &[&str]) -> Command {
+/// A cargo command on a workspace of its own that uses what the main one has compiled, and leaves the other's folder alone:
+/// a step beside it may copy that.
+fn shared(manifest: &str, args: &[&str]) -> Command {
     let (command, options) = args.split_first().expect("a command");
-    let mut cargo = cargo(&[&[*command, "--manifest-path", FUZZ], options].concat());
+    let mut cargo = cargo(&[&[*command, "--manifest-path", manifest], options].concat());
     cargo.env("CARGO_TARGET_DIR", root::target());
     cargo
 }
@@ -227,8 +227,8 @@ fn of_fuzz(args: &[&str]) -> Command {
 /// The bodies of the fuzz targets over their seeds, and the targets themselves as far as the compiler goes: fuzzing
 /// takes longer than a check may (fuzz/README.md).
 fn fuzz_targets() -> Outcome {
-    let found = judge(&shown(&mut of_fuzz(&["test", "--locked"]))?)?;
-    let mut engine = of_fuzz(&["check", "--locked", "--bins", "--features", "engine"]);
+    let found = judge(&shown(&mut shared(FUZZ, &["test", "--locked"]))?)?;
+    let mut engine = shared(FUZZ, &["check", "--locked", "--bins", "--features", "engine"]);
     // Nothing is linked, so libFuzzer itself need not be compiled.
     let ran = shown(engine.env("CUSTOM_LIBFUZZER_PATH", root::target().join("no-engine.a")))?;
     ensure!(ran.status.success(), "cargo check: {}", ran.status);

@@ -31,7 +31,7 @@ pub mod foreseen;
 pub mod needs;
 pub mod preflight;
 
-pub use bench::{Bench, BenchError, BenchResult, bench};
+pub use bench::{BeforeLoad, Bench, BenchError, BenchResult, bench};
 pub use conduct::{RunError, conduct};
 pub use event::RunEvent;
 pub use find::{SearchRequest, SearchResult, Variable, find};

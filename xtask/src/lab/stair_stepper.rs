@@ -16,7 +16,8 @@ use crate::peers::server::get;
 
 /// Requests of each case: two batches.
 pub const REQUESTS: u64 = 2 * 128;
-const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
+/// A case and a build of the service for each.
+pub(super) const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 /// A medium body is about this large.
 const BODY_BYTES: f64 = 590_000.0;
 /// How long a service may take to report where it listens, and to answer.

@@ -39,10 +39,9 @@ pub(super) fn parted(
     }
     let (idle, moving): (Vec<Line>, Vec<Line>) =
         lines.into_iter().partition(|l| is_idle(l, unit, limit_of(l)));
-    let named: Vec<&Line> = idle.iter().filter(|l| unit == Unit::CpuPercent || !is_zero(l)).collect();
-    let sentence = bound(unit)
-        .filter(|_| !named.is_empty())
-        .map(|bound| format!("{} {bound}: {}.", words.name, names(named.iter().map(|l| l.name.clone()))));
+    let level = bound(unit).unwrap_or_else(|| words.zero.to_owned());
+    let sentence = (!idle.is_empty())
+        .then(|| format!("{} {level}: {}.", words.name, names(idle.iter().map(|l| l.name.clone()))));
     (moving, sentence)
 }
 
@@ -62,7 +61,7 @@ fn is_idle(line: &Line, unit: Unit, limit: Option<f64>) -> bool {
     match unit {
         Unit::CpuPercent => most < IDLE_PERCENT && limit.is_none_or(|l| most < l * IDLE_OF_LIMIT),
         Unit::BytesPerS => most < IDLE_BYTES_PER_S,
-        _ => most == 0.0,
+        _ => is_zero(line),
     }
 }
 
@@ -169,6 +168,17 @@ mod tests {
             &["c", "d"],
             Some("CPU below 1 %: a, b."),
         );
+        // what is zero and left out of a chart is named; what is negative is not zero
+        let both = [line("a", &[0.0, 0.0]), line("b", &[1.0, 9.0])];
+        check(&both, Unit::Number, None, &["b"], Some("CPU none: a."));
+        check(
+            &[line("a", &[0.0, 0.0]), line("b", &[10.0, 9e9])],
+            Unit::BytesPerS,
+            None,
+            &["b"],
+            Some("CPU below 1 KiB/s: a."),
+        );
+        check(&[line("a", &[-9.0, 0.0])], Unit::Number, None, &["a"], None);
         // one per cent of a core is this component's whole limit
         check(one(&idle), Unit::CpuPercent, Some(1.0), &["b"], None);
         check(&[line("a", &[f64::MAX, 1.0])], Unit::Bytes, None, &["a"], None);
