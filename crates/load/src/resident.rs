@@ -11,6 +11,9 @@ use rustix::mm::{Advice, madvise};
 /// the page cache, by a fault that reads nothing. Applies to the whole process; do not call it while a load runs.
 #[expect(unsafe_code, reason = "madvise, which gives memory back")]
 pub fn leave_start_behind() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it gives free memory back to the kernel; nothing refers to it.
+    let _ = unsafe { libc::malloc_trim(0) };
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in unwritten(&maps) {
         let (start, length) = (std::ptr::without_provenance_mut(range.start), range.len());

@@ -1,10 +1,10 @@
 //! What each option of `loadlab bench` does, as the server sees it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common;
+use crate::common::demo::Demo;
 use crate::common::server::{Request, Server, Step, good, response, send, slow};
 use crate::common::{Running, at, bench, check_same, doubts, f, failures, file, measured, n};
 use crate::on_every_backend;
@@ -282,22 +282,17 @@ fn more_users_than_a_shell_allows_files() {
 /// At 50 connections, and no more after four times as many seconds. This measures memory, not time; and only private
 /// memory, since the code of an unoptimised build that the kernel happened to map is a multiple of it.
 fn peak_memory_is_small_and_flat() {
-    let (pid, peak) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
-    let (whose, noted) = (pid.clone(), peak.clone());
-    let answers = slow(Duration::from_millis(2));
-    let server = Server::start(move |request: &Request| {
-        noted.fetch_max(own_memory_kib(whose.load(Ordering::Relaxed)), Ordering::Relaxed);
-        answers(request)
-    });
-    let url = server.url("/");
+    // Watching takes memory for all connections of the network, and other tests have some.
+    common::network::own();
+    let demo = Demo::start(&["--workers", "50", "--wait", "2ms"]);
     let peak_kib = |duration, extra: &[&str]| {
-        let args = [&["--json", url.as_str(), "-c", "50", "-t", "1", "-d", duration][..], extra].concat();
-        peak.store(0, Ordering::Relaxed);
+        let args =
+            [&["--json", demo.url.as_str(), "-c", "50", "-t", "1", "-d", duration][..], extra].concat();
+        let mut own_kib = 0;
         let running = Running::start(common::command(&args));
-        pid.store(running.child.id(), Ordering::Relaxed);
-        let json = running.wait().json();
+        let json = running.wait_looking(|pid| own_kib = own_kib.max(own_memory_kib(pid))).json();
         common::check_identities(&json);
-        let own_kib = peak.load(Ordering::Relaxed);
+        assert!(json["components"]["demo"].is_object(), "the demo is not watched: {json:#}");
         assert!(n(&json, "requests.ok") > 1000 && own_kib > 256, "{own_kib} KiB: {json:#}");
         assert!(n(&json, "generator.peak_rss_bytes") >= own_kib << 10, "{own_kib} KiB: {json:#}");
         own_kib

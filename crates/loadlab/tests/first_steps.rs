@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::common::demo::Demo;
 use crate::common::server::{Server, good};
 use crate::run_support::{Lab, Ran};
 
@@ -145,16 +146,11 @@ fn old_request(url: &str, fields: &str, requests: usize) -> String {
 #[test]
 fn the_demo_can_be_loaded() {
     let lab = Lab::new();
-    let mut demo = lab.command(&["demo", "--port", "0", "--workers", "2"]).spawn().expect("the demo starts");
-    let mut line = String::new();
-    BufReader::new(demo.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    let url =
-        line.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or_else(|| panic!("{line}"));
+    let demo = Demo::start(&["--workers", "2"]);
+    let url = demo.url.as_str();
     let ran = lab.loadlab(&["bench", url, "-n", "40", "-c", "4", "--expect", "errors == 0", "--json", "-q"]);
     let missing = lab.loadlab(&["bench", &format!("{url}nothing"), "-n", "4", "-c", "1", "--json", "-q"]);
     let old = [old_request(url, "", 1), old_request(url, "Connection: Keep-Alive\r\n", 2)];
-    demo.kill().expect("it can be killed");
-    demo.wait().expect("it ends");
     assert!(old[0].contains("\r\nconnection: close\r\n"), "{}", old[0]);
     assert!(old[1].contains("\r\nconnection: keep-alive\r\n"), "{}", old[1]);
     assert_eq!(old.map(|responses| responses.matches("HTTP/1.1 200 OK").count()), [1, 2]);

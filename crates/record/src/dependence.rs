@@ -58,6 +58,10 @@ impl InOrder {
 
     /// Takes those of another: of all of them, the ones that fell due first are kept.
     pub fn merge(&mut self, mut other: InOrder) {
+        if self.requests.is_empty() {
+            *self = other;
+            return;
+        }
         self.requests.append(&mut other.requests);
         if self.requests.len() > Self::KEPT {
             // Stable: requests that fell due at the same time keep their order, and slow ones are not grouped.

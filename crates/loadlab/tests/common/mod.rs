@@ -2,6 +2,8 @@
 
 pub mod alone;
 pub mod chat;
+pub mod demo;
+pub mod network;
 pub mod nginx;
 pub mod ports;
 pub mod proxy;
@@ -105,8 +107,13 @@ impl Running {
     }
 
     /// Waits for its end; kills it rather than hang.
+    pub fn wait(self) -> Ran {
+        self.wait_looking(|_| ())
+    }
+
+    /// The same; calls back with the process's number every few milliseconds.
     #[expect(clippy::disallowed_methods, reason = "between two looks at a process, in a loop with an end")]
-    pub fn wait(mut self) -> Ran {
+    pub fn wait_looking(mut self, mut look: impl FnMut(u32)) -> Ran {
         let until = Instant::now() + server::PATIENCE;
         let status = loop {
             match self.child.try_wait().expect("a child of ours") {
@@ -116,7 +123,10 @@ impl Running {
                     let _ = self.child.wait();
                     panic!("still running after {:?}", server::PATIENCE);
                 }
-                None => std::thread::sleep(Duration::from_millis(5)),
+                None => {
+                    look(self.child.id());
+                    std::thread::sleep(Duration::from_millis(5));
+                }
             }
         };
         Ran {

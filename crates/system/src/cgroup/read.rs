@@ -49,6 +49,35 @@ impl CachedFile {
         std::str::from_utf8(&buffer[..length]).ok()
     }
 
+    /// Calls back with each line of the file's current text. A table of sockets grows with the machine's connections: only
+    /// a piece of it is in memory at a time.
+    pub fn for_each_line(&self, buffer: &mut Vec<u8>, mut line: impl FnMut(&str)) -> Option<()> {
+        let file = self.0.as_ref()?;
+        let (mut offset, mut kept) = (0u64, 0);
+        loop {
+            if buffer.len() < kept + 4096 {
+                buffer.resize(kept + 8192, 0);
+            }
+            let read = match file.read_at(&mut buffer[kept..], offset) {
+                Ok(read) => read,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(_) => return None,
+            };
+            let filled = kept + read;
+            offset += read as u64;
+            // As in `read`.
+            let is_last = read < HALF_PAGE;
+            let end_of_line = buffer[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let end = if is_last { filled } else { end_of_line };
+            std::str::from_utf8(&buffer[..end]).ok()?.lines().for_each(&mut line);
+            if is_last {
+                return Some(());
+            }
+            buffer.copy_within(end..filled, 0);
+            kept = filled - end;
+        }
+    }
+
     fn number(&self, buffer: &mut Vec<u8>) -> Option<u64> {
         self.read(buffer)?.trim().parse().ok()
     }
@@ -299,6 +328,26 @@ fn v2_io_bytes(text: &str) -> (u64, u64) {
 mod tests {
     use super::super::tree::tests::fake;
     use super::*;
+
+    #[test]
+    fn a_long_file_is_read_line_by_line_in_little_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tcp");
+        for lines in [0, 1, 2, 20, 27, 28, 29, 5000] {
+            let text: String = (0..lines).map(|i| format!("{i:>149}\n")).collect();
+            for text in [text.as_str(), text.trim_end()] {
+                std::fs::write(&path, text).unwrap();
+                let (mut buffer, mut found) = (Vec::new(), Vec::new());
+                let read =
+                    CachedFile::open(&path).for_each_line(&mut buffer, |line| found.push(line.to_owned()));
+                assert_eq!((read, found), (Some(()), text.lines().map(str::to_owned).collect()), "{lines}");
+                assert!(buffer.len() <= 16 << 10, "{}", buffer.len());
+            }
+        }
+        std::fs::write(&path, b"a\n\xff\n").unwrap();
+        assert_eq!(CachedFile::open(&path).for_each_line(&mut Vec::new(), |_| ()), None);
+        assert_eq!(CachedFile::open(&dir.path().join("none")).for_each_line(&mut Vec::new(), |_| ()), None);
+    }
 
     #[test]
     fn keys_are_whole_words() {

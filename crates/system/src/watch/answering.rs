@@ -3,6 +3,7 @@
 //! A listening socket leads to the processes that hold it, and their connections lead to further ones. Each becomes a
 //! component named after its program, and is watched like one of a plan.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -198,15 +199,40 @@ fn holding<'a>(held: impl Iterator<Item = &'a BTreeSet<u32>>) -> Vec<BTreeSet<u3
     groups
 }
 
-/// All sockets, and the processes that hold them.
+/// Sockets, and the processes that hold them.
 struct Look {
-    /// Those of this network namespace first, then those of others, such as containers'.
+    /// Those of this network namespace.
     sockets: Vec<Socket>,
-    /// How many are of this namespace.
-    here: usize,
     unix: Vec<UnixSocket>,
     holders: HashMap<u32, BTreeSet<u32>>,
     processes: Vec<Stat>,
+    /// Processes that hold the ends of connections in other namespaces, such as containers'. They are only read for a
+    /// connection whose other end is not in this one: a machine may have many.
+    elsewhere: OnceCell<HashMap<Connection, BTreeSet<u32>>>,
+}
+
+/// The local and the remote address of one end.
+type Connection = (SocketAddr, SocketAddr);
+
+/// The ends of connections, and their inodes.
+fn ends_of(sockets: &[Socket]) -> impl Iterator<Item = (Connection, u32)> {
+    sockets.iter().filter(|s| !s.is_listener).map(|s| ((s.local, s.remote), s.inode))
+}
+
+/// The processes, except this one, that hold sockets with these inodes.
+fn holders_of(processes: &[Stat], inodes: impl Iterator<Item = u32>) -> HashMap<u32, BTreeSet<u32>> {
+    let wanted: HashSet<u32> = inodes.filter(|inode| *inode != 0).collect();
+    let mut holders: HashMap<u32, BTreeSet<u32>> = HashMap::new();
+    let mut left = MOST_SOCKETS;
+    for stat in processes.iter().filter(|stat| stat.pid != std::process::id()) {
+        for inode in process::sockets_of(stat.pid).take(left) {
+            left -= 1;
+            if wanted.contains(&inode) {
+                holders.entry(inode).or_default().insert(stat.pid);
+            }
+        }
+    }
+    holders
 }
 
 impl Look {
@@ -216,38 +242,32 @@ impl Look {
         own.read(&mut subset, &mut sockets)?;
         // A kernel may lack the table of Unix sockets.
         let _ = own.read_unix(&mut unix);
-        let here = sockets.len();
         let mut processes = process::snapshot();
         // They hold no sockets, and are most of what runs on a small machine.
         processes.retain(|stat| !stat.is_of_kernel());
-        let mut of_one = Vec::new();
-        for mut table in other_namespaces(&processes) {
-            // One that ends meanwhile has nothing to show.
-            if table.read(&mut subset, &mut of_one).is_ok() {
-                sockets.append(&mut of_one);
-            }
-        }
         let inodes = sockets.iter().map(|s| s.inode).chain(unix.iter().map(|s| s.inode));
-        let wanted: HashSet<u32> = inodes.filter(|inode| *inode != 0).collect();
-        let mut holders: HashMap<u32, BTreeSet<u32>> = HashMap::new();
-        let mut left = MOST_SOCKETS;
-        for stat in processes.iter().filter(|stat| stat.pid != std::process::id()) {
-            for inode in process::sockets_of(stat.pid).take(left) {
-                left -= 1;
-                if wanted.contains(&inode) {
-                    holders.entry(inode).or_default().insert(stat.pid);
+        let holders = holders_of(&processes, inodes);
+        Ok(Look { sockets, unix, holders, processes, elsewhere: OnceCell::new() })
+    }
+
+    fn elsewhere(&self) -> &HashMap<Connection, BTreeSet<u32>> {
+        self.elsewhere.get_or_init(|| {
+            let (mut subset, mut of_one, mut sockets) = (Subset::default(), Vec::new(), Vec::new());
+            for mut table in other_namespaces(&self.processes) {
+                // One that ends meanwhile has nothing to show.
+                if table.read(&mut subset, &mut of_one).is_ok() {
+                    sockets.append(&mut of_one);
                 }
             }
-        }
-        Ok(Look { sockets, here, unix, holders, processes })
+            let holders = holders_of(&self.processes, sockets.iter().map(|s| s.inode));
+            ends_of(&sockets).filter_map(|(end, inode)| Some((end, holders.get(&inode)?.clone()))).collect()
+        })
     }
 
     /// Processes that hold a listener of the address; with several listeners (`SO_REUSEPORT`) a set for each, unless
     /// they are shared.
     fn listening(&self, address: SocketAddr) -> Vec<BTreeSet<u32>> {
-        // `0.0.0.0:80` of another namespace is another address.
-        let own = self.sockets.get(..self.here).unwrap_or_default();
-        let at_port = || own.iter().filter(|s| s.is_listener && s.local.port() == address.port());
+        let at_port = || self.sockets.iter().filter(|s| s.is_listener && s.local.port() == address.port());
         let held = |is_at: &dyn Fn(IpAddr) -> bool| {
             let listeners = at_port().filter(|s| is_at(s.local.ip()));
             holding(listeners.filter_map(|s| self.holders.get(&s.inode)))
@@ -297,12 +317,15 @@ impl Look {
         let is_own = |s: &&Socket| !s.is_listener && held.contains(&s.inode);
         // The other end of a connection shows who accepted it, in any namespace; one that waits in a listener's queue
         // has no holder yet.
-        let ends: HashMap<(SocketAddr, SocketAddr), u32> =
-            self.sockets.iter().filter(|s| !s.is_listener).map(|s| ((s.local, s.remote), s.inode)).collect();
-        let accepted = |s: &Socket| self.holders.get(ends.get(&(s.remote, s.local))?).cloned();
+        let here: HashMap<Connection, u32> = ends_of(&self.sockets).collect();
+        let accepted = |s: &Socket| {
+            let end = (s.remote, s.local);
+            let held_here = here.get(&end).map(|inode| self.holders.get(inode));
+            held_here.unwrap_or_else(|| self.elsewhere().get(&end)).cloned()
+        };
         // An accepting end does not call: something listens at its port.
-        let ports: HashSet<u16> =
-            self.sockets.iter().filter(|s| s.is_listener).map(|s| s.local.port()).collect();
+        let listeners = self.sockets.iter().chain(&now).filter(|s| s.is_listener);
+        let ports: HashSet<u16> = listeners.map(|s| s.local.port()).collect();
         let asks = |s: &&Socket| !ports.contains(&s.local.port()) || ports.contains(&s.remote.port());
         let mut listening: BTreeMap<SocketAddr, Vec<BTreeSet<u32>>> = BTreeMap::new();
         let mut accepting: BTreeMap<SocketAddr, BTreeSet<u32>> = BTreeMap::new();

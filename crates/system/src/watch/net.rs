@@ -77,14 +77,15 @@ impl NetReader {
             tcp.orphaned = after(text, "TCP:", "orphan");
             sockets = sockets_in(text);
         }
-        // Those of servers that listen on `[::]` are only here. Without IPv6 there is no such file.
+        // Those of servers that listen on `[::]` are only here.
         let more = self.sockstat[1].read(buffer).and_then(|text| after(text, "TCP6:", "inuse"));
         if sockets.is_some_and(|n| n + more.unwrap_or(0) <= MOST_BY_STATE) {
             // For each of the two the kernel walks through its whole table of connections: half a million slots, full
             // or empty, and milliseconds. If there is no IPv6 socket and none waits, there is nothing to find.
             let is_v4_alone = more == Some(0) && tcp.time_wait == Some(0);
             for kept in self.tcp.iter().take(if is_v4_alone { 1 } else { 2 }) {
-                count_states(kept.read(buffer).unwrap_or_default(), &mut tcp.by_state);
+                // Without IPv6 there is no such file.
+                let _ = kept.for_each_line(buffer, |line| count_state(line, &mut tcp.by_state));
             }
         }
         Some(tcp)
@@ -116,14 +117,11 @@ fn after(text: &str, prefix: &str, name: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-/// Adds the fourth column of `/proc/net/tcp`, a state in two hexadecimal digits.
-fn count_states(text: &str, states: &mut BTreeMap<String, u64>) {
-    for line in text.lines().skip(1) {
-        let state = line.split_ascii_whitespace().nth(3).and_then(|s| usize::from_str_radix(s, 16).ok());
-        let name = state.and_then(|s| STATES.get(s.checked_sub(1)?));
-        if let Some(name) = name {
-            *states.entry((*name).to_owned()).or_default() += 1;
-        }
+/// Adds the fourth column of a line of `/proc/net/tcp`, a state in two hexadecimal digits. The heading has no number there.
+fn count_state(line: &str, states: &mut BTreeMap<String, u64>) {
+    let state = line.split_ascii_whitespace().nth(3).and_then(|s| usize::from_str_radix(s, 16).ok());
+    if let Some(name) = state.and_then(|s| STATES.get(s.checked_sub(1)?)) {
+        *states.entry((*name).to_owned()).or_default() += 1;
     }
 }
 
