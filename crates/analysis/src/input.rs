@@ -9,8 +9,9 @@ use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Measured, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss};
-/// Everything a trial left in memory when it ended.
-#[derive(Clone, Debug)]
+
+/// Everything a trial left in memory when it ended. By default it ended as planned, and nothing was measured.
+#[derive(Clone, Debug, Default)]
 pub struct TrialInput<'a> {
     /// What was asked for.
     pub facts: LoadFacts,
@@ -39,27 +40,6 @@ pub struct TrialInput<'a> {
     pub loss: Option<Loss>,
     /// Limits of the plan that the measurements alone do not show.
     pub planned: Planned,
-}
-
-/// A trial that ended as planned, in which nothing was measured.
-impl Default for TrialInput<'_> {
-    fn default() -> Self {
-        TrialInput {
-            facts: LoadFacts::default(),
-            loads: &[],
-            ticks: &[],
-            samples: &[],
-            evidence: &[],
-            events: &[],
-            generator: Generator::default(),
-            ended: Ended::Complete,
-            expect: &[],
-            intervals: &[],
-            drain_s: None,
-            loss: None,
-            planned: Planned::default(),
-        }
-    }
 }
 
 /// Limits of the plan that a summary needs to judge what was measured.

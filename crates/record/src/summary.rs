@@ -136,10 +136,11 @@ pub enum Verdict {
 }
 
 /// How a load ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// As planned.
+    #[default]
     Complete,
     /// By a `stop_when` condition.
     Stopped,

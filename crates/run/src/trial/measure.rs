@@ -453,17 +453,9 @@ pub fn summary_so_far(
         summarise(TrialInput {
             facts: facts.clone(),
             loads: &loads,
-            ticks: &[],
             samples,
             events,
-            evidence: &[],
-            generator: Generator::default(),
-            ended: Ended::Complete,
-            expect: &[],
-            intervals: &[],
-            drain_s: None,
-            loss: None,
-            planned: Planned::default(),
+            ..TrialInput::default()
         })
     })
 }
