@@ -61,26 +61,12 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Most tests wait: for servers, for a second of load, for a timeout.
-const TEST_THREADS: usize = 4;
-
-/// All tests of the workspace.
-pub fn all_tests(more: &[&str]) -> Command {
-    let all = ["test", "--locked", "--workspace", "--no-fail-fast"];
-    let mut command = cargo(&[&all[..], more].concat());
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).max(TEST_THREADS);
-        command.env("RUST_TEST_THREADS", threads.to_string());
-    }
-    command
-}
-
 thread_local! {
-    /// What this thread would have printed, if it works in the background.
+    /// What this thread would have printed, if another thread prints.
     static HELD_BACK: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line, unless this thread works in the background.
+/// Prints a line, unless another thread prints.
 pub fn say(line: &str) {
     HELD_BACK.with_borrow_mut(|held| match held {
         Some(text) => {
@@ -96,9 +82,14 @@ pub fn say(line: &str) {
 pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
     // Linux has a nice value per thread, which its children inherit. If it cannot be set the work is still done.
     let _ = rustix::process::nice(19);
-    HELD_BACK.set(Some(String::new()));
+    without_printing(work)
+}
+
+/// Does work in this thread without printing. Returns what it would have printed.
+pub fn without_printing<T>(work: impl FnOnce() -> T) -> (T, String) {
+    let before = HELD_BACK.replace(Some(String::new()));
     let done = work();
-    (done, HELD_BACK.take().unwrap_or_default())
+    (done, HELD_BACK.replace(before).unwrap_or_default())
 }
 
 /// Runs a command whose output is for the reader: standard output is passed on line by line, and kept. Standard error
@@ -110,18 +101,18 @@ pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
 pub fn shown(command: &mut Command) -> Result<Ran> {
     say(&format!("$ {}", line_of(command)));
     let (from, to) = std::io::pipe()?;
-    let is_background = HELD_BACK.with_borrow(Option::is_some);
-    if is_background || !std::io::stderr().is_terminal() {
+    let is_silent = HELD_BACK.with_borrow(Option::is_some);
+    if is_silent || !std::io::stderr().is_terminal() {
         command.stderr(to.try_clone()?);
     }
     let child = start(command.stdout(to));
     // The command must not keep the pipe open once the child has ended.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child?;
-    let stdout = reader(from, !is_background);
+    let stdout = reader(from, !is_silent);
     let status = wait(&mut child, LONGEST)?;
     let stdout = text_of(Some(stdout))?;
-    if is_background {
+    if is_silent {
         say(&stdout);
     }
     Ok(Ran { status, stdout, stderr: String::new() })

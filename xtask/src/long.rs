@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::command::{all_tests, captured, cargo, program, shown};
-use crate::dist;
+use crate::command::{captured, cargo, program, shown};
 use crate::licences::{CONFIG, workspaces};
 use crate::peers;
 use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
+use crate::test_programs::run_all;
+use crate::{book, dist};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
@@ -48,12 +49,14 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
     let mut rows = Vec::new();
+    let of = of_now()?;
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 6] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 7] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
         ("source build", &source_build),
+        ("book", &book),
         ("planted", &planted::long),
         ("rounds", &rounds),
     ];
@@ -70,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             outcome
         });
     }
-    write_page(&rows)?;
+    write_page(&rows, &of)?;
     steps.finish()
 }
 
@@ -89,7 +92,7 @@ fn rounds(number: u32) -> Outcome {
                     }
                 });
             }
-            let ran = shown(&mut all_tests(&[]));
+            let ran = run_all(&[]);
             ends.store(true, Ordering::Relaxed);
             ran
         })?;
@@ -150,9 +153,16 @@ fn source_build() -> Outcome {
     Ok(format!("`cargo build --release` from nothing, crates downloaded before: {} s", took.as_secs()))
 }
 
+/// The book as a site.
+fn book() -> Outcome {
+    let site = book::site(&tool("mdbook")?)?;
+    println!("the book: {}", site.index.display());
+    Ok(format!("{} pages", site.pages))
+}
+
 /// Licences by their texts, sources, and crates in two versions, of all workspaces.
 fn licences() -> Outcome {
-    let deny = cargo_deny()?;
+    let deny = tool("cargo-deny")?;
     let workspaces = workspaces()?;
     for manifest in &workspaces {
         let ran = shown(&mut check_with(&deny, manifest, &["licenses", "bans", "sources"]))?;
@@ -163,7 +173,7 @@ fn licences() -> Outcome {
 
 /// Known vulnerabilities, if the database is available.
 fn advisories() -> Outcome {
-    let deny = cargo_deny()?;
+    let deny = tool("cargo-deny")?;
     let workspaces = workspaces()?;
     for manifest in &workspaces {
         let ran = captured(&mut check_with(&deny, manifest, &["advisories"]), DENY)?;
@@ -194,37 +204,43 @@ fn check_with(deny: &Path, manifest: &str, checks: &[&str]) -> Command {
     command
 }
 
-/// The installed one, or one that is installed below `target/` now.
-fn cargo_deny() -> Result<PathBuf> {
-    if let Some(found) = crate::command::find("cargo-deny") {
+/// The installed program, or one that is installed below `target/` now.
+fn tool(name: &str) -> Result<PathBuf> {
+    if let Some(found) = crate::command::find(name) {
         return Ok(found);
     }
-    let root = target().join("xtask/cargo-deny");
-    let own = root.join("bin/cargo-deny");
+    let root = target().join("xtask").join(name);
+    let own = root.join("bin").join(name);
     if !own.is_file() {
-        let mut command = cargo(&["install", "--locked", "cargo-deny", "--root"]);
+        let mut command = cargo(&["install", "--locked", name, "--root"]);
         let ran = shown(command.arg(&root))?;
-        ensure!(ran.status.success(), "cargo install cargo-deny: {}", ran.status);
+        ensure!(ran.status.success(), "cargo install {name}: {}", ran.status);
     }
     Ok(own)
 }
 
-/// Writes these rows, and keeps those of other steps.
-fn write_page(rows: &[(&str, String)]) -> Result<()> {
+/// Date, revision and machine, before anything is built.
+fn of_now() -> Result<String> {
     let line = |name: &str, args: &[&str]| -> Result<String> {
         Ok(captured(program(name).args(args), QUICK)?.ok(name)?.stdout.trim().to_owned())
     };
-    let when = format!(
-        "{}, revision {}, {} with {} cores, {}",
+    // This page does not count: an earlier step may have written it.
+    let changed = line("git", &["status", "--porcelain", "--", ":/", &format!(":!{PAGE}")])?;
+    Ok(format!(
+        "{}, revision {}{}, {} with {} cores, {}",
         line("date", &["-u", "+%Y-%m-%d"])?,
         line("git", &["rev-parse", "--short=12", "HEAD"])?,
+        if changed.is_empty() { "" } else { " with uncommitted changes" },
         peers::cpu_model(),
         std::thread::available_parallelism().map_or(1, usize::from),
         line("uname", &["-sr"])?
-    );
+    ))
+}
+
+/// Writes these rows, and keeps those of other steps.
+fn write_page(rows: &[(&str, String)], of: &str) -> Result<()> {
     let page = fs::read_to_string(root().join(PAGE)).context(PAGE)?;
-    let new: Vec<(&str, String)> =
-        rows.iter().map(|(name, row)| (*name, format!("{row} {when} |"))).collect();
+    let new: Vec<(&str, String)> = rows.iter().map(|(name, row)| (*name, format!("{row} {of} |"))).collect();
     peers::write_between(PAGE, (BEGIN, END), &format!("\n{}\n", table(&page, &new)))
 }
 

@@ -31,6 +31,7 @@ mod readme;
 mod root;
 mod steps;
 mod test;
+mod test_programs;
 mod watch_cost;
 
 use std::process::ExitCode;

@@ -6,8 +6,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{Ran, all_tests, cargo, program, shown};
+use crate::command::{cargo, program, shown};
 use crate::steps::{Outcome, Steps};
+use crate::test_programs::{failed, judge, last_lines, run_again, run_all};
 use crate::{
     book, dist, house, lab, licences, long, notices, ordinary_user, packages, page, planted, readme, root,
 };
@@ -150,25 +151,17 @@ fn quick_tests() -> Outcome {
     Ok(format!("{crates} of libraries, {binary} of the binary"))
 }
 
-/// If everything missing was installed, no test may be skipped.
+/// All tests of the workspace.
 fn tests(installed: bool) -> Outcome {
-    // Unoptimised: building optimised test programs takes longer than it saves.
-    let tests = |more: &[&str]| {
-        let mut command = all_tests(more);
-        if installed {
-            command.env("LOADLAB_LEAVE_NO_TEST_OUT", "1");
-        }
-        shown(&mut command)
-    };
-    let ran = tests(&[])?;
+    // If everything missing was installed, no test may be skipped.
+    let env: &[(&str, &str)] = if installed { &[("LOADLAB_LEAVE_NO_TEST_OUT", "1")] } else { &[] };
+    let ran = run_all(env)?;
     let failed = failed(&ran.stdout);
     let is_repeated = failed.as_ref().is_some_and(|names| (1..=MOST_AGAIN).contains(&names.len()));
     let Some(failed) = failed.filter(|_| is_repeated && !ran.status.success()) else { return judge(&ran) };
     let names = failed.join(", ");
     println!("\n==== again, one at a time, to tell where to look: {names}");
-    let mut exactly = vec!["--", "--exact", "--test-threads=1"];
-    exactly.extend(failed.iter().map(String::as_str));
-    let again = tests(&exactly)?;
+    let again = run_again(&failed, env)?;
     let alone = if again.status.success() { "pass" } else { "do not all pass" };
     judge(&ran).with_context(|| format!("{names}: alone they {alone}"))
 }
@@ -176,18 +169,6 @@ fn tests(installed: bool) -> Outcome {
 /// Up to this many failed tests are run again, alone: whether they were disturbed or fail on their own shows where to
 /// look first. They count as failed all the same.
 const MOST_AGAIN: usize = 3;
-
-/// The names of failed tests, from the lines that report each; `None` if these are incomplete: a test program that
-/// was killed, or output in the middle of a line.
-fn failed(text: &str) -> Option<Vec<String>> {
-    let names = text.lines().filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-    let names: std::collections::BTreeSet<String> = names.map(str::to_owned).collect();
-    let began = text.lines().filter(|l| l.starts_with("running ") && l.contains(" test")).count();
-    let results: Vec<&str> = text.lines().filter(|l| l.starts_with("test result:")).collect();
-    let number = |line: &&str| line.split(" failed").next()?.rsplit(' ').next()?.parse::<usize>().ok();
-    let failures: usize = results.iter().filter_map(number).sum();
-    (began == results.len() && failures == names.len()).then(|| names.into_iter().collect())
-}
 
 /// Optimised, since the labs' services are: their dependencies are compiled once.
 const TEST_OF_LAB: [&str; 4] = ["test", "--locked", "--release", "--manifest-path"];
@@ -247,60 +228,6 @@ fn count_tests(args: &[&str]) -> Outcome {
     judge(&shown(&mut cargo(args))?)
 }
 
-fn judge(ran: &Ran) -> Outcome {
-    let (passed, ignored) = counted(&ran.stdout);
-    ensure!(
-        ran.status.success(),
-        "cargo test: {} ({passed} tests passed)\n{}",
-        ran.status,
-        output_of_failed(&ran.stdout)
-    );
-    ensure!(passed > 0, "cargo test ran no test");
-    ensure!(ignored == 0, "{ignored} tests are ignored");
-    Ok(format!("{passed} tests"))
-}
-
-/// How much is repeated of a failed test or command: readers look at the summary of all steps first.
-const MOST_LINES: usize = 40;
-
-/// The output of each failed test; the last lines of everything if none is named.
-fn output_of_failed(text: &str) -> String {
-    let is_heading = |line: &&str| line.starts_with("---- ") && line.ends_with(" ----");
-    let mut found: Vec<&str> = Vec::new();
-    let mut left = 0;
-    for line in text.lines() {
-        if is_heading(&line) {
-            left = MOST_LINES;
-        } else if line == "failures:" {
-            left = 0;
-        }
-        if left > 0 {
-            found.push(line);
-            left -= 1;
-        }
-    }
-    if found.is_empty() { last_lines(text) } else { found.join("\n") }
-}
-
-fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(MOST_LINES)..].join("\n")
-}
-
-/// Tests passed and ignored, by the summary lines of test programs.
-fn counted(text: &str) -> (u64, u64) {
-    let mut sums = (0, 0);
-    for line in text.lines().filter(|l| l.starts_with("test result:")) {
-        let number = |word: &str| {
-            let before = line.split(word).next().unwrap_or_default();
-            before.split_whitespace().last().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
-        };
-        sums.0 += number(" passed");
-        sums.1 += number(" ignored");
-    }
-    sums
-}
-
 /// The manifests of the services of all labs.
 fn service_manifests() -> Result<Vec<String>> {
     let labs = root::labs().context("cannot read labs/")?;
@@ -308,54 +235,4 @@ fn service_manifests() -> Result<Vec<String>> {
     let found: Vec<_> = manifests.iter().filter(|m| m.is_file()).map(|m| m.display().to_string()).collect();
     ensure!(!found.is_empty(), "there is no labs/*/service/Cargo.toml");
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn summary_lines_are_counted() {
-        let text = "running 2 tests\ntest a ... ok\n\n\
-            test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
-            test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.2s\n";
-        assert_eq!(counted(text), (14, 1));
-        assert_eq!(counted("nothing"), (0, 0));
-    }
-
-    #[test]
-    fn what_failed_tests_printed_is_repeated() {
-        let text = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nwhy\n\nfailures:\n    a\n\ntest result: FAILED.\n";
-        assert_eq!(output_of_failed(text), "---- a stdout ----\nwhy\n");
-        assert_eq!(output_of_failed("error: no such file\n"), "error: no such file");
-        let long = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
-        assert!(last_lines(&long).starts_with("60\n61\n"));
-    }
-
-    #[test]
-    fn failed_tests_have_names() {
-        let check = |text: &str, expect: Option<&[&str]>| {
-            assert_eq!(
-                failed(text).as_deref(),
-                expect.map(|e| e.iter().map(|n| n.to_string()).collect::<Vec<_>>()).as_deref(),
-                "{text}"
-            );
-        };
-        let reported = "running 3 tests\ntest b ... ok\ntest m::c ... FAILED\ntest a ... FAILED\n\nfailures:\n    a\n    m::c\n\n";
-        let result = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured\n";
-        check(&format!("{reported}{result}"), Some(&["a", "m::c"]));
-        check(
-            &format!(
-                "running 1 test\ntest a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n{reported}{result}"
-            ),
-            Some(&["a", "m::c"]),
-        );
-        check(
-            "running 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored\nerror: test failed\n",
-            Some(&[]),
-        );
-        // killed before its result; a name preceded by output
-        check(reported, None);
-        check(&format!("{reported}{result}").replace("test a ... FAILED", "test a ... words\nFAILED"), None);
-    }
 }

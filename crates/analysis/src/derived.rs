@@ -2,7 +2,7 @@
 //!
 //! Trials with the same number form a round. A round in which a case has no complete trial is left out.
 
-use loadlab_record::expr::{Kind, Known, Numbers, Part, Sum, SummaryNumbers};
+use loadlab_record::expr::{Known, NumberKind, Numbers, Sum, SummaryNumbers, TrialPart};
 use loadlab_record::manifest::DerivedFacts;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
@@ -91,14 +91,14 @@ fn side(text: &str, cases: &[CaseFindings<'_>]) -> Side {
     side
 }
 
-fn unit_of(kind: Kind) -> Unit {
+fn unit_of(kind: NumberKind) -> Unit {
     match kind {
-        Kind::Plain => Unit::Number,
-        Kind::Fraction => Unit::Share,
-        Kind::Percent => Unit::CpuPercent,
-        Kind::Duration => Unit::Ms,
-        Kind::Bytes => Unit::Bytes,
-        Kind::Rate => Unit::PerS,
+        NumberKind::Plain => Unit::Number,
+        NumberKind::Fraction => Unit::Share,
+        NumberKind::Percent => Unit::CpuPercent,
+        NumberKind::Duration => Unit::Ms,
+        NumberKind::Bytes => Unit::Bytes,
+        NumberKind::Rate => Unit::PerS,
     }
 }
 
@@ -133,7 +133,7 @@ impl Round<'_> {
 }
 
 impl Numbers for Round<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.trial(name) {
             None => Known::Unknown("its case was not run".to_owned()),
             Some((Err(why), _)) => Known::Unknown(format!("trial {} {why}", self.number)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::expr::{
-    Expr, Figure, Kind, Known, Numbers, Part, SummaryNumbers, built_in_kind, component_figure,
+    Expr, Figure, Known, NumberKind, Numbers, SummaryNumbers, TrialPart, built_in_kind, component_figure,
     number_of_component,
 };
 use loadlab_record::figure::FigureValue;
@@ -60,11 +60,11 @@ impl<'a> TrialNumbers<'a> {
     }
 
     /// When a part of the trial took place, on its clock.
-    fn when(&self, part: Part) -> Result<Window, String> {
+    fn when(&self, part: TrialPart) -> Result<Window, String> {
         match part {
-            Part::Window(window) => Ok(window),
-            Part::Batch(number) => self.numbers.batch(number),
-            Part::Drain => {
+            TrialPart::Window(window) => Ok(window),
+            TrialPart::Batch(number) => self.numbers.batch(number),
+            TrialPart::Drain => {
                 let from_s = self.ticks.iter().map(|t| t.to_s).reduce(f64::max);
                 let drained = from_s.zip(self.summary.drain_s);
                 let window = drained.map(|(from_s, drain_s)| Window { from_s, to_s: from_s + drain_s });
@@ -74,7 +74,7 @@ impl<'a> TrialNumbers<'a> {
     }
 
     /// What a component used, or a probe reported, in a part of the trial; `None` if the name is neither.
-    fn within(&self, name: &str, part: Part) -> Option<Known> {
+    fn within(&self, name: &str, part: TrialPart) -> Option<Known> {
         // These take precedence over probes of the same name, as they do without a part.
         if built_in_kind(name).is_some() || name.starts_with("tag.") || name.starts_with("number.") {
             return None;
@@ -91,7 +91,9 @@ impl<'a> TrialNumbers<'a> {
             Err(why) => return Some(Known::Unknown(why)),
         };
         let found = match (probe, component) {
-            (Some(probe), _) => self.probe_within(probe, name, window).map(|value| (value, Kind::Plain)),
+            (Some(probe), _) => {
+                self.probe_within(probe, name, window).map(|value| (value, NumberKind::Plain))
+            }
             (None, Some((component, figure))) => {
                 let during = During { from_s: window.from_s, to_s: window.to_s };
                 let summary = components::within(self.samples, component, during);
@@ -120,7 +122,7 @@ impl<'a> TrialNumbers<'a> {
 }
 
 impl Numbers for TrialNumbers<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         let within = part.and_then(|part| self.within(name, part));
         within.unwrap_or_else(|| self.numbers.number(name, part))
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use loadlab_record::Failure;
-use loadlab_record::expr::{Kind, Known};
+use loadlab_record::expr::{Known, NumberKind};
 pub use loadlab_record::figure::Better;
 use loadlab_record::figure::FigureValue;
 use loadlab_record::manifest::FigureFacts;
@@ -105,15 +105,15 @@ impl Unit {
     }
 }
 
-impl From<Kind> for Unit {
-    fn from(kind: Kind) -> Unit {
+impl From<NumberKind> for Unit {
+    fn from(kind: NumberKind) -> Unit {
         match kind {
-            Kind::Plain => Unit::Number,
-            Kind::Fraction => Unit::Share,
-            Kind::Percent => Unit::CpuPercent,
-            Kind::Duration => Unit::Ms,
-            Kind::Bytes => Unit::Bytes,
-            Kind::Rate => Unit::PerS,
+            NumberKind::Plain => Unit::Number,
+            NumberKind::Fraction => Unit::Share,
+            NumberKind::Percent => Unit::CpuPercent,
+            NumberKind::Duration => Unit::Ms,
+            NumberKind::Bytes => Unit::Bytes,
+            NumberKind::Rate => Unit::PerS,
         }
     }
 }
@@ -125,11 +125,11 @@ enum Read {
     /// A count of one kind of failure.
     Failures(Failure),
     /// A figure that the plan names, under its id.
-    OfPlan(Kind),
+    OfPlan(NumberKind),
 }
 
 /// The value of a plan's figure.
-pub fn of_figure(figure: &FigureValue, kind: Kind) -> Value {
+pub fn of_figure(figure: &FigureValue, kind: NumberKind) -> Value {
     match figure.known(kind) {
         Known::Is(value, _) => Value::Known(value),
         Known::AtLeast(value, _) => Value::Over(value),

@@ -1,7 +1,7 @@
 //! The first bottleneck, over trials made by hand: what is named, and in which order.
 
 use loadlab_analysis::bottleneck::{
-    Diagnosis, Kind, Suspect, TrialData, answer_of_watched, diagnose, suspects,
+    BottleneckKind, Diagnosis, Suspect, TrialData, answer_of_watched, diagnose, suspects,
 };
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
@@ -12,7 +12,7 @@ use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::summary::{Doubt, LoadFacts, Summary};
 
-use Kind::{
+use BottleneckKind::{
     AcceptQueue, CpuLimit, Died, Disk, Generator as Own, HostCpu, Latency, LimitedConcurrency, Link, Memory,
     Neighbours, Nothing, OneCore, OpenFiles, Pool, Ports, Queue, Refused,
 };
@@ -121,7 +121,7 @@ impl Made {
     }
 
     #[track_caller]
-    fn check(&self, expect: &[(Kind, Option<&str>)]) {
+    fn check(&self, expect: &[(BottleneckKind, Option<&str>)]) {
         let suspects = self.suspects();
         let got: Vec<_> = suspects.iter().map(|s| (s.kind, s.who.as_deref())).collect();
         assert_eq!(got, expect, "{suspects:#?}");

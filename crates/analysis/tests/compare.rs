@@ -2,7 +2,7 @@
 
 use loadlab_analysis::compare::{Call, Comparison, Method, Options, Samples, Scale, Side, compare, judge};
 use loadlab_analysis::metric::{Metric, Value};
-use loadlab_record::expr::Kind;
+use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::{self, FigureValue};
 use loadlab_record::load::Window;
 use loadlab_record::manifest::FigureFacts;
@@ -199,7 +199,7 @@ fn a_figure_under_another_name_is_judged_once() {
     let figure = Metric::of_plan(&FigureFacts {
         name: "pages per second".into(),
         value: " goodput".into(),
-        kind: Kind::Rate,
+        kind: NumberKind::Rate,
         unit: None,
         better: figure::Better::More,
         about: None,

@@ -11,8 +11,8 @@ use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Bytes, Counts, InWindow, Measured, Series, Tick, TickMs, Window};
 use loadlab_record::manifest::{CaseFacts, DerivedFacts, Host, Manifest, RunEnded, Writer};
+use loadlab_record::packed_samples::PackedSamples;
 use loadlab_record::quantile::Estimate;
-use loadlab_record::samples::Samples;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, LoadFacts, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
@@ -44,7 +44,7 @@ fn trial(number: u32, summary: Option<Summary>) -> TrialRecord {
         dir: PathBuf::new(),
         summary,
         ticks: Vec::new(),
-        samples: Samples::default(),
+        samples: PackedSamples::default(),
         events: Vec::new(),
         examples: Vec::new(),
         series: Series::default(),

@@ -1,5 +1,8 @@
 //! A load's random numbers: the same for the same seed on every machine.
 
+/// What SplitMix64 adds for each number.
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough for gaps and choices.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
@@ -10,9 +13,20 @@ impl Random {
         Random(seed)
     }
 
+    /// The numbers of one user or arrival: the same whoever draws them, and after how many others.
+    pub fn of(seed: u64, number: u64) -> Self {
+        let seed = Random(seed).next_u64();
+        Random(Random(seed ^ number).next_u64())
+    }
+
+    /// The same numbers without the first `count`.
+    pub fn skip(self, count: u64) -> Self {
+        Random(self.0.wrapping_add(GAMMA.wrapping_mul(count)))
+    }
+
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(GAMMA);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -11,18 +11,20 @@ const LEAD_NS: u64 = 5_000_000;
 
 /// The moment a load begins, agreed on by its threads: as planned, or once all of them have opened the connections to
 /// be held.
-pub struct Start {
+pub struct Start<'a> {
     at_ns: AtomicU64,
     /// Where the ids of its requests begin.
     pub first_id: u64,
     opening: Option<Meeting>,
+    /// Says when the load begins once all threads are ready; without it that is as soon as they are.
+    agree: Option<&'a (dyn Fn() -> u64 + Sync)>,
     /// When opening began, and resident memory then.
     before: (u64, u64),
     /// How long it took, nanoseconds, and by how much memory grew.
     pub opened: OnceLock<(u64, u64)>,
 }
 
-impl Start {
+impl<'a> Start<'a> {
     /// Planned for `start_ns`, on the clock of [`now_ns`]. If connections are to be held, `opening` threads open them
     /// first.
     pub fn new(start_ns: u64, first_id: u64, opening: Option<usize>) -> Self {
@@ -30,9 +32,15 @@ impl Start {
             at_ns: AtomicU64::new(start_ns),
             first_id,
             opening: opening.map(Meeting::of),
+            agree: None,
             before: (now_ns(), own_usage::rss_bytes()),
             opened: OnceLock::new(),
         }
+    }
+
+    /// When `agree` says, which is asked once this many threads are ready, on one of them.
+    pub fn agreed(first_id: u64, threads: usize, agree: &'a (dyn Fn() -> u64 + Sync)) -> Self {
+        Start { agree: Some(agree), ..Start::new(0, first_id, Some(threads)) }
     }
 
     /// A thread's place among those that open connections.
@@ -57,7 +65,10 @@ impl Start {
         let (began_ns, rss) = self.before;
         let grown = own_usage::rss_bytes().saturating_sub(rss);
         let _ = self.opened.set((now_ns().saturating_sub(began_ns), grown));
-        self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel);
+        match self.agree {
+            Some(agree) => self.at_ns.store(agree(), Ordering::Release),
+            None => drop(self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel)),
+        }
     }
 }
 
@@ -96,7 +107,7 @@ impl Meeting {
 }
 
 /// A thread's place in the meeting, released however the thread ends.
-pub struct StartGuard<'s>(Option<&'s Start>);
+pub struct StartGuard<'s>(Option<&'s Start<'s>>);
 
 impl StartGuard<'_> {
     /// Waits until every thread has opened its connections (or failed to).

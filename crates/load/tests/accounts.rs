@@ -15,7 +15,7 @@ use loadlab_load::io::sim::{Books, Like, Network, Sim};
 use loadlab_load::journey::check::Checks;
 use loadlab_load::journey::order::{Step, StepOrder};
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::journey::script::{Expected, Journey, Part, Script};
+use loadlab_load::journey::script::{Expected, Journey, Script, TalkPart};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::protocol::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::random::Random;
@@ -307,7 +307,7 @@ fn thinking(choice: &mut Choice, script: Script) -> Script {
 fn conversation(choice: &mut Choice) -> Vec<Script> {
     let long = "m".repeat(choice.of(&[1, 200, 6000]));
     let mut ask = talks::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
-    if let Some(Part::Say { echoes, .. }) = ask.talk.as_mut().map(|talk| &mut talk.part) {
+    if let Some(TalkPart::Say { echoes, .. }) = ask.talk.as_mut().map(|talk| &mut talk.part) {
         *echoes = vec![template("for={u} id={x};")];
     }
     ask.has_id = true;
@@ -583,9 +583,9 @@ fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
     let Some(journey) = &spec.journey else { return };
     for (script, (tag, measured)) in journey.scripts.iter().zip(&ran.measured.by_tag) {
         let most = match script.talk.as_ref().map(|talk| &talk.part) {
-            Some(Part::Open { .. }) => good(Asked::Opening),
-            Some(Part::Say { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
-            Some(Part::Goodbye) => good(Asked::Goodbye),
+            Some(TalkPart::Open { .. }) => good(Asked::Opening),
+            Some(TalkPart::Say { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
+            Some(TalkPart::Goodbye) => good(Asked::Goodbye),
             _ => u64::MAX,
         };
         assert!(measured.counts.ok <= most, "{tag}: {} of {most} answers", measured.counts.ok);
@@ -598,7 +598,7 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     let counts = &ran.measured.counts;
     let waits_in_vain = |script: &Script| {
         let part = script.talk.as_ref().map(|talk| &talk.part);
-        matches!(part, Some(Part::Say { send: None, .. }))
+        matches!(part, Some(TalkPart::Say { send: None, .. }))
     };
     let scripts = spec.journey.iter().flat_map(|j| &j.scripts).map(Some).chain(std::iter::repeat(None));
     for ((tag, measured), script) in ran.measured.by_tag.iter().zip(scripts) {
@@ -737,7 +737,7 @@ fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
         let ((spec, ill), (_, well)) = (healed(&case, HEALS_NS), healed(&case, 0));
         let (counts, well) = (&ill[2], &well[2]);
         let waits_in_vain = spec.journey.iter().flat_map(|j| &j.scripts).any(|script| {
-            matches!(script.talk.as_ref().map(|talk| &talk.part), Some(Part::Say { send: None, .. }))
+            matches!(script.talk.as_ref().map(|talk| &talk.part), Some(TalkPart::Say { send: None, .. }))
         });
         let timeouts = counts.failures.get(Failure::Timeout);
         let failed = counts.failed() - if waits_in_vain { timeouts } else { 0 };

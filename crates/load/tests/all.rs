@@ -23,6 +23,7 @@ mod journeys;
 mod kept;
 mod real;
 mod secured;
+mod shares;
 mod simulated;
 mod staged;
 mod talks;

@@ -8,8 +8,8 @@ use loadlab_load::journey::capture::{Capture, From, Slots};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::order::{Step, StepOrder};
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::journey::script::{Journey, Part, Script};
-use loadlab_load::protocol::websocket::Kind;
+use loadlab_load::journey::script::{Journey, Script, TalkPart};
+use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::run::simulate;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
@@ -396,7 +396,7 @@ fn messages_that_come_together_go_to_one_part_each() {
 fn ones_own_message_is_told_from_others() {
     let own = |text: &str| {
         let echoes = vec![template("no {n}.")];
-        part(Part::Say { send: Some((Kind::Text, template(text))), wait: Some(WAIT), echoes })
+        part(TalkPart::Say { send: Some((MessageType::Text, template(text))), wait: Some(WAIT), echoes })
     };
     let answers = vec![(MS, text("say no 77.")), (2 * MS, text("{}"))];
     let spec = users(3, 5, talk(vec![open(), own("say no {n}."), own("say no {n}.")]));

@@ -15,7 +15,7 @@ use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 use loadlab_system::Cancel;
 
-use crate::args::serving::{Address, Wanted};
+use crate::args::serving::{Address, MetricsTargets};
 use crate::exit::Ended;
 use crate::live::Live;
 use crate::live::words::{self, describe};
@@ -71,7 +71,7 @@ impl OutputMode {
 #[derive(Default)]
 pub struct Serving {
     /// Metrics.
-    pub metrics: Wanted,
+    pub metrics: MetricsTargets,
     /// The page, at this address.
     pub page: Option<Address>,
 }

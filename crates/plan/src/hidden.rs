@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::credentials::{self, is_secret_name, passwords_in};
-use crate::text::node::{Kind, Node, Value};
+use crate::text::node::{Node, ScalarKind, Value};
 use crate::text::source::Sources;
 use crate::text::span::Span;
 
@@ -58,7 +58,7 @@ impl Hidden {
                 }
             }
             Value::List(items) => items.iter().for_each(|item| self.walk(item, at)),
-            Value::Scalar(Kind::Null | Kind::Bool, _) => {}
+            Value::Scalar(ScalarKind::Null | ScalarKind::Bool, _) => {}
             Value::Scalar(_, text) => self.scalar(node.span, text, at),
         }
     }

@@ -34,14 +34,14 @@ pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 pub use loadlab_record::variable::{Unit, Variable};
 pub use model::journey::{
     Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
-    FeedSpec, FormPart, Http, Message, OnFailure, PartContent, Place, Protocol, Said, Script, Setup, Step,
-    Tls,
+    FeedSpec, FormPart, Http, Message, MessageContent, OnFailure, PartContent, Place, Protocol, Script,
+    Setup, Step, Tls,
 };
 pub use model::part::{
     Command, ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime,
     Network,
 };
-pub use model::plan::{Order, Plan};
+pub use model::plan::{Plan, TrialOrder};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
     FigureSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,

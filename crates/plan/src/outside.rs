@@ -85,7 +85,7 @@ fn without_newline(mut text: String) -> String {
 
 /// A name in a text that refers to something outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct OutsideName {
     pub reference: Reference,
     pub is_public: bool,
     /// `raw(…)`: put in without escaping.
@@ -94,7 +94,7 @@ pub(crate) struct Asked {
 
 /// What a name between `${` and `}` asks for from outside; `None` if it is another kind of name, or message and hint
 /// if it is malformed.
-pub(crate) fn asked(name: &str) -> Option<Result<Asked, (String, String)>> {
+pub(crate) fn asked(name: &str) -> Option<Result<OutsideName, (String, String)>> {
     let inner = name.strip_prefix("raw").and_then(|n| n.trim_start().strip_prefix('(')?.strip_suffix(')'));
     let is_raw = inner.is_some();
     let inner = inner.unwrap_or(name).trim();
@@ -128,7 +128,7 @@ pub(crate) fn asked(name: &str) -> Option<Result<Asked, (String, String)>> {
     } else {
         return None;
     };
-    Some(Ok(Asked { reference, is_public, is_raw }))
+    Some(Ok(OutsideName { reference, is_public, is_raw }))
 }
 
 /// Whether a text contains names and all of them ask for something outside.
@@ -144,7 +144,7 @@ pub(crate) fn is_outside_only(text: &str) -> bool {
 pub(crate) fn collect(text: &str, found: &mut Vec<Reference>) {
     for piece in pieces(text).unwrap_or_default() {
         let Piece::Name(name) = piece else { continue };
-        if let Some(Ok(Asked { reference, .. })) = asked(name)
+        if let Some(Ok(OutsideName { reference, .. })) = asked(name)
             && !found.contains(&reference)
         {
             found.push(reference);

@@ -7,7 +7,7 @@ use loadlab_record::secrets::Secrets;
 use crate::expand::check;
 use crate::expand::overrides::{self, Overrides};
 use crate::hidden::Hidden;
-use crate::model::plan::{Order, Plan};
+use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
 use crate::read::journey::series;
@@ -61,7 +61,7 @@ impl Plan {
         let plan_dir = options.plan_dir.clone().unwrap_or_else(|| folder_of(path));
 
         let mut root = original.clone();
-        let mut found = Found::default();
+        let mut found = Progress::default();
         found.hidden.find(&original, "");
         change(&mut root, &mut sources, options, &mut found);
         sources.hide(found.hidden.spans(&sources));
@@ -118,8 +118,10 @@ impl Plan {
     pub fn schedule(&self) -> Vec<(usize, u32)> {
         let cases = self.cases.len();
         match self.order {
-            Order::Sequential => (0..cases).flat_map(|c| (1..=self.trials).map(move |t| (c, t))).collect(),
-            Order::Interleaved => (1..=self.trials)
+            TrialOrder::Sequential => {
+                (0..cases).flat_map(|c| (1..=self.trials).map(move |t| (c, t))).collect()
+            }
+            TrialOrder::Interleaved => (1..=self.trials)
                 .flat_map(|t| (0..cases).map(move |i| ((i + t as usize - 1) % cases, t)))
                 .collect(),
         }
@@ -210,7 +212,7 @@ fn folder_of(path: &str) -> String {
 
 /// What is collected on the way from a plan's text to its cases.
 #[derive(Default)]
-struct Found {
+struct Progress {
     problems: Problems,
     /// Mistakes without a place in a text.
     errors: Vec<PlanError>,
@@ -229,8 +231,8 @@ fn secrets_of<'v>(values: impl Iterator<Item = &'v String>) -> Secrets {
 }
 
 /// Profile, then `--set`, then `--trials`.
-fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut Found) {
-    let Found { problems, errors, hidden, sets } = found;
+fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut Progress) {
+    let Progress { problems, errors, hidden, sets } = found;
     let mut overrides = Overrides::default();
     if let Some(wanted) = &options.profile {
         let profiles = root.get("profiles").cloned();

@@ -1,6 +1,6 @@
 //! The language of conversations over WebSockets: what a step becomes, and its mistakes.
 
-use loadlab_plan::{OnFailure, Options, Plan, Said, schema};
+use loadlab_plan::{MessageContent, OnFailure, Options, Plan, schema};
 
 use crate::common::{HEAD, mistakes};
 
@@ -40,7 +40,7 @@ fn conversations_are_read() {
     assert_eq!(first.on_failure, OnFailure::End, "a later message needs what this one captures");
     let passes: Vec<bool> = talk.messages.iter().map(|m| m.passes_over).collect();
     assert_eq!(passes, [true, true, false, false, false, false, false]);
-    assert_eq!(talk.messages[2].send, Some(Said::Bytes(vec![0, 0xff, 0x0a])));
+    assert_eq!(talk.messages[2].send, Some(MessageContent::Bytes(vec![0, 0xff, 0x0a])));
     assert!(matches!(&talk.messages[4].expect, Some(checks) if checks.is_empty()), "any message will do");
     let hello = &talk.messages[1];
     assert_eq!(hello.expect.as_ref().unwrap().contains, ["seat"]);

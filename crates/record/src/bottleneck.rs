@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What was exhausted, or otherwise held the system back. The list is closed: docs/findings.md explains each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum BottleneckKind {
     /// loadlab, or what its machine lets it send.
     Generator,
     /// A component was killed for memory, or was at its memory limit.
@@ -44,50 +44,50 @@ pub enum Kind {
     Nothing,
 }
 
-impl Kind {
+impl BottleneckKind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Kind; 18] = [
-        Kind::Generator,
-        Kind::Died,
-        Kind::Memory,
-        Kind::CpuLimit,
-        Kind::OpenFiles,
-        Kind::Ports,
-        Kind::AcceptQueue,
-        Kind::Refused,
-        Kind::Disk,
-        Kind::Link,
-        Kind::Queue,
-        Kind::OneCore,
-        Kind::HostCpu,
-        Kind::Neighbours,
-        Kind::Pool,
-        Kind::LimitedConcurrency,
-        Kind::Latency,
-        Kind::Nothing,
+    pub const ALL: [BottleneckKind; 18] = [
+        BottleneckKind::Generator,
+        BottleneckKind::Died,
+        BottleneckKind::Memory,
+        BottleneckKind::CpuLimit,
+        BottleneckKind::OpenFiles,
+        BottleneckKind::Ports,
+        BottleneckKind::AcceptQueue,
+        BottleneckKind::Refused,
+        BottleneckKind::Disk,
+        BottleneckKind::Link,
+        BottleneckKind::Queue,
+        BottleneckKind::OneCore,
+        BottleneckKind::HostCpu,
+        BottleneckKind::Neighbours,
+        BottleneckKind::Pool,
+        BottleneckKind::LimitedConcurrency,
+        BottleneckKind::Latency,
+        BottleneckKind::Nothing,
     ];
 
     /// Its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Generator => "generator",
-            Kind::Died => "died",
-            Kind::Memory => "memory",
-            Kind::CpuLimit => "cpu_limit",
-            Kind::OpenFiles => "open_files",
-            Kind::Ports => "ports",
-            Kind::AcceptQueue => "accept_queue",
-            Kind::Refused => "refused",
-            Kind::Disk => "disk",
-            Kind::Link => "link",
-            Kind::Queue => "queue",
-            Kind::OneCore => "one_core",
-            Kind::HostCpu => "host_cpu",
-            Kind::Neighbours => "neighbours",
-            Kind::Pool => "pool",
-            Kind::LimitedConcurrency => "limited_concurrency",
-            Kind::Latency => "latency",
-            Kind::Nothing => "nothing",
+            BottleneckKind::Generator => "generator",
+            BottleneckKind::Died => "died",
+            BottleneckKind::Memory => "memory",
+            BottleneckKind::CpuLimit => "cpu_limit",
+            BottleneckKind::OpenFiles => "open_files",
+            BottleneckKind::Ports => "ports",
+            BottleneckKind::AcceptQueue => "accept_queue",
+            BottleneckKind::Refused => "refused",
+            BottleneckKind::Disk => "disk",
+            BottleneckKind::Link => "link",
+            BottleneckKind::Queue => "queue",
+            BottleneckKind::OneCore => "one_core",
+            BottleneckKind::HostCpu => "host_cpu",
+            BottleneckKind::Neighbours => "neighbours",
+            BottleneckKind::Pool => "pool",
+            BottleneckKind::LimitedConcurrency => "limited_concurrency",
+            BottleneckKind::Latency => "latency",
+            BottleneckKind::Nothing => "nothing",
         }
     }
 }
@@ -111,7 +111,7 @@ pub struct Bottleneck {
     /// Which component, probe, link (`web→db`) or machine (`host`); `null` if none can be named.
     pub component: Option<String>,
     /// What it was.
-    pub kind: Kind,
+    pub kind: BottleneckKind,
     /// The evidence for it, a sentence each, strongest first.
     pub evidence: Vec<String>,
     /// How certain that is.
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_written_by_its_name() {
-        for kind in Kind::ALL {
+        for kind in BottleneckKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

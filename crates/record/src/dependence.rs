@@ -71,6 +71,16 @@ impl InOrder {
         }
     }
 
+    /// When each fell due and how long it took, nanoseconds.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (f32, f32)> + '_ {
+        self.requests.iter().copied()
+    }
+
+    /// From these.
+    pub(crate) fn from_requests(requests: impl Iterator<Item = (f32, f32)>) -> Self {
+        InOrder { requests: requests.take(Self::KEPT).collect() }
+    }
+
     /// How many are kept.
     pub fn len(&self) -> usize {
         self.requests.len()

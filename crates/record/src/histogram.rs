@@ -202,15 +202,38 @@ impl Histogram {
 
     /// The non-empty buckets, in order of value.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.counts().map(|(i, count)| Bucket { low_ns: lowest_of(i), high_ns: highest_of(i), count })
+    }
+}
+
+/// For the compact form.
+impl Histogram {
+    /// The non-empty buckets' positions and counts, in order.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let range = match self.count {
             0 => 0..0,
             _ => index_of(self.min_ns)..index_of(self.max_ns) + 1,
         };
-        range.filter(|&i| self.counts[i] != 0).map(|i| Bucket {
-            low_ns: lowest_of(i),
-            high_ns: highest_of(i),
-            count: self.counts[i],
-        })
+        range.filter(|&i| self.counts[i] != 0).map(|i| (i, self.counts[i]))
+    }
+
+    /// From these, the sum, and the extremes; `None` if they contradict one another.
+    pub(crate) fn from_counts(
+        counts: &[(usize, u64)],
+        sum_ns: u128,
+        (min_ns, max_ns): (u64, u64),
+    ) -> Option<Histogram> {
+        let ends = (counts.first()?.0, counts.last()?.0);
+        if min_ns > max_ns || ends != (index_of(min_ns), index_of(max_ns)) {
+            return None;
+        }
+        let mut histogram = Histogram { sum_ns, min_ns, max_ns, ..Histogram::new() };
+        for (index, count) in counts {
+            *histogram.counts.get_mut(*index)? += count;
+            histogram.count = histogram.count.checked_add(*count)?;
+        }
+        let times = |ns: u64| u128::from(ns) * u128::from(histogram.count);
+        (times(min_ns)..=times(max_ns)).contains(&sum_ns).then_some(histogram)
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! - [`histogram`], [`numbers`], [`outcome`], [`load`]: what the engine counts and times.
 //! - [`quantile`]: what few samples say about a percentile; [`dependence`]: how autocorrelated requests are.
-//! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges ([`samples`]: a trial's,
-//!   in little room); [`limits`] that were in force, [`ids`] of what was sent; [`evidence`] of who waited for whom.
+//! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges ([`packed_samples`]: a
+//!   trial's, packed); [`limits`] that were in force, [`ids`] of what was sent; [`evidence`] of who waited for whom.
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`figure`]: figures that a plan names.
@@ -15,6 +15,7 @@
 //! - [`variable`]: values that change from request to request; [`escape`]: how they are written in their places.
 //! - [`bottleneck`]: what held a system back, by kind.
 //! - [`bound`]: comparisons of numbers; [`schedule`]: what decides when requests fall due.
+//! - [`compact`]: histograms in messages between processes.
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
 //! - [`url`]: where a URL goes, read alike by everyone who asks.
@@ -23,6 +24,7 @@
 
 pub mod bottleneck;
 pub mod bound;
+pub mod compact;
 pub mod dependence;
 pub mod escape;
 pub mod event;
@@ -39,9 +41,9 @@ pub mod load;
 pub mod manifest;
 pub mod numbers;
 pub mod outcome;
+pub mod packed_samples;
 pub mod quantile;
 pub mod sample;
-pub mod samples;
 pub mod schedule;
 pub mod secrets;
 pub mod store;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::expr::Kind;
+use crate::expr::NumberKind;
 use crate::figure::Better;
 
 /// A run's manifest. Written when the run starts, and again whenever a trial or the run ends.
@@ -71,7 +71,7 @@ pub struct FigureFacts {
     /// How it is computed, in the first case that has it: a [`crate::expr::Sum`].
     pub value: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// What a plain number counts, in a word: `documents`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,

@@ -24,14 +24,14 @@ const TO: i32 = 64;
 const PAGES: usize = (TO - FROM) as usize;
 
 /// Counts of one power of two.
-type Page = Option<Box<[u64; SUB]>>;
+type Block = Option<Box<[u64; SUB]>>;
 
 /// Numbers counted in buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Numbers {
     /// Below zero and above it, by power of two; empty before the first number.
-    below: Vec<Page>,
-    above: Vec<Page>,
+    below: Vec<Block>,
+    above: Vec<Block>,
     zeros: u64,
     count: u64,
     sum: f64,
@@ -59,7 +59,7 @@ fn middle_of(page: usize, bucket: usize) -> f64 {
 }
 
 #[cold]
-fn make(pages: &mut Vec<Page>, page: usize) {
+fn make(pages: &mut Vec<Block>, page: usize) {
     if pages.is_empty() {
         pages.resize_with(PAGES, || None);
     }
@@ -179,6 +179,50 @@ impl Numbers {
             pages.iter_mut().flatten().for_each(|counts| counts.fill(0));
         }
         (self.zeros, self.count, self.sum, self.min, self.max) = (0, 0, 0.0, 0.0, 0.0);
+    }
+}
+
+/// For the compact form.
+impl Numbers {
+    /// The non-empty buckets' places and counts: those of numbers above zero first.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        [&self.above, &self.below].into_iter().enumerate().flat_map(|(side, pages)| {
+            let made = pages.iter().enumerate().filter_map(|(page, counts)| Some((page, counts.as_ref()?)));
+            made.flat_map(move |(page, counts)| {
+                let first = (side * PAGES + page) * SUB;
+                counts.iter().enumerate().filter(|(_, n)| **n > 0).map(move |(i, n)| (first + i, *n))
+            })
+        })
+    }
+
+    /// Zeros, the sum, the smallest and the largest.
+    pub(crate) fn rest(&self) -> (u64, f64, f64, f64) {
+        (self.zeros, self.sum, self.min, self.max)
+    }
+
+    /// From these; `None` if they contradict one another.
+    pub(crate) fn from_counts(counts: &[(usize, u64)], rest: (u64, f64, f64, f64)) -> Option<Numbers> {
+        let (zeros, sum, min, max) = rest;
+        if ![sum, min, max].iter().all(|n| n.is_finite()) || min > max {
+            return None;
+        }
+        let mut numbers = Numbers { zeros, count: zeros, sum, min, max, ..Numbers::default() };
+        for (place, count) in counts {
+            let (page, bucket) = (place / SUB, place % SUB);
+            let (pages, page) = match page.checked_sub(PAGES) {
+                None => (&mut numbers.above, page),
+                Some(page) if page < PAGES => (&mut numbers.below, page),
+                Some(_) => return None,
+            };
+            if !matches!(pages.get(page), Some(Some(_))) {
+                make(pages, page);
+            }
+            if let Some(Some(counts)) = pages.get_mut(page) {
+                counts[bucket] += count;
+            }
+            numbers.count = numbers.count.checked_add(*count)?;
+        }
+        Some(numbers)
     }
 }
 

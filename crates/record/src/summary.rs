@@ -559,6 +559,34 @@ pub struct Generator {
     pub connections_peak: u64,
 }
 
+impl Generator {
+    /// Both, which ran at the same time on threads of their own.
+    pub fn beside(mut self, other: Generator) -> Generator {
+        fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
+            a.zip(b).map(|(a, b)| a + b).or(a).or(b)
+        }
+        self.cpus.extend(other.cpus);
+        self.cpus.sort_unstable();
+        self.cpus.dedup();
+        Generator {
+            // A load made by a program has none.
+            io: if other.io.is_empty() { self.io } else { other.io },
+            threads: self.threads + other.threads,
+            cpus: self.cpus,
+            cpu_s: self.cpu_s + other.cpu_s,
+            run_delay_s: add(self.run_delay_s, other.run_delay_s),
+            time_slices: add(self.time_slices, other.time_slices),
+            stalls: self.stalls.beside(other.stalls),
+            coarse_s: self.coarse_s.max(other.coarse_s),
+            connections_peak: self.connections_peak + other.connections_peak,
+            // These are of a whole process.
+            throttled_s: other.throttled_s.or(self.throttled_s),
+            suspended_s: other.suspended_s.or(self.suspended_s),
+            peak_rss_bytes: self.peak_rss_bytes.max(other.peak_rss_bytes),
+        }
+    }
+}
+
 /// Gaps of more than a tenth of a second between when a load thread asked to be woken, or was last seen, and when it
 /// ran: it was stopped, starved, or its machine was paused. For several threads, the one that stalled longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

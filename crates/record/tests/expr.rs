@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
 use loadlab_record::expr::{
-    Between, Evaluated, Expr, Figure, Kind, Known, MAX_DEPTH, NAMES, Numbers, Part, SummaryNumbers, Window,
-    built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
+    Between, Evaluated, Expr, Figure, Known, MAX_DEPTH, NAMES, NumberKind, Numbers, SummaryNumbers,
+    TrialPart, Window, built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
 };
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::Tick;
@@ -20,12 +20,12 @@ use serde_json::json;
 struct Table(HashMap<&'static str, Known>, Option<bool>);
 
 impl Numbers for Table {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match (self.0.get(name), part) {
             (Some(known), None) => known.clone(),
-            (Some(_), Some(Part::Window(w))) => Known::Is(w.length_s() * 1000.0, Kind::Duration),
-            (Some(_), Some(Part::Batch(number))) => Known::Is(f64::from(number), Kind::Duration),
-            (Some(_), Some(Part::Drain)) => Known::Is(7.0, Kind::Duration),
+            (Some(_), Some(TrialPart::Window(w))) => Known::Is(w.length_s() * 1000.0, NumberKind::Duration),
+            (Some(_), Some(TrialPart::Batch(number))) => Known::Is(f64::from(number), NumberKind::Duration),
+            (Some(_), Some(TrialPart::Drain)) => Known::Is(7.0, NumberKind::Duration),
             (None, _) => Known::Unknown("nobody measured it".to_owned()),
         }
     }
@@ -40,20 +40,20 @@ fn table() -> Table {
     let is = Known::Is;
     Table(
         HashMap::from([
-            ("p99", is(150.0, Kind::Duration)),
-            ("p50", is(12.5, Kind::Duration)),
-            ("service.p99", is(100.0, Kind::Duration)),
-            ("p99_9", Known::AtLeast(1_200.0, Kind::Duration)),
-            ("errors", is(0.001, Kind::Fraction)),
-            ("failed", is(7.0, Kind::Plain)),
-            ("stored", is(95.0, Kind::Plain)),
-            ("accepted", is(100.0, Kind::Plain)),
-            ("hits", is(0.93, Kind::Plain)),
-            ("rate", is(1_000.0, Kind::Rate)),
-            ("goodput", is(960.0, Kind::Rate)),
-            ("in_flight", is(150.0, Kind::Plain)),
-            ("edge-1.cpu", is(42.0, Kind::Percent)),
-            ("edge-1.memory", is(16.0 * 1024.0 * 1024.0, Kind::Bytes)),
+            ("p99", is(150.0, NumberKind::Duration)),
+            ("p50", is(12.5, NumberKind::Duration)),
+            ("service.p99", is(100.0, NumberKind::Duration)),
+            ("p99_9", Known::AtLeast(1_200.0, NumberKind::Duration)),
+            ("errors", is(0.001, NumberKind::Fraction)),
+            ("failed", is(7.0, NumberKind::Plain)),
+            ("stored", is(95.0, NumberKind::Plain)),
+            ("accepted", is(100.0, NumberKind::Plain)),
+            ("hits", is(0.93, NumberKind::Plain)),
+            ("rate", is(1_000.0, NumberKind::Rate)),
+            ("goodput", is(960.0, NumberKind::Rate)),
+            ("in_flight", is(150.0, NumberKind::Plain)),
+            ("edge-1.cpu", is(42.0, NumberKind::Percent)),
+            ("edge-1.memory", is(16.0 * 1024.0 * 1024.0, NumberKind::Bytes)),
         ]),
         None,
     )
@@ -349,7 +349,7 @@ fn names_and_where_they_stand() {
         names,
         [
             ("load-balancer.memory".to_owned(), 0, 20, None),
-            ("p99_9".to_owned(), 32, 5, Some(Part::Window(window))),
+            ("p99_9".to_owned(), 32, 5, Some(TrialPart::Window(window))),
             ("my probe".to_owned(), 63, 10, None)
         ]
     );
@@ -395,7 +395,7 @@ fn unknown_names_come_with_a_hint() {
 
 #[test]
 fn kinds_of_names_the_caller_knows() {
-    let probe = |name: &str| if name == "cache.memory" { Some(Kind::Plain) } else { kind_of(name) };
+    let probe = |name: &str| if name == "cache.memory" { Some(NumberKind::Plain) } else { kind_of(name) };
     let check = |text: &str, fits: bool| {
         let expr = Expr::parse(text).unwrap();
         assert_eq!(expr.check_kinds(&probe).is_ok(), fits, "{text}");
@@ -417,7 +417,7 @@ fn kinds_of_names_the_caller_knows() {
         assert!(built_in_kind(name).is_some() && kind_of(name) == built_in_kind(name), "{name}");
     }
     for failure in Failure::ALL {
-        assert_eq!(built_in_kind(failure.name()), Some(Kind::Plain));
+        assert_eq!(built_in_kind(failure.name()), Some(NumberKind::Plain));
     }
 }
 
@@ -497,39 +497,39 @@ fn seconds() -> (Vec<Tick>, Vec<Interval>) {
 fn numbers_of_a_summary() {
     let summary = summary();
     let numbers = SummaryNumbers::new(&summary, &[]);
-    let check = |name: &str, value: f64, kind: Kind| {
+    let check = |name: &str, value: f64, kind: NumberKind| {
         assert_eq!(numbers.number(name, None), Known::Is(value, kind), "{name}")
     };
-    check("p50", summary.response_ms.p50.unwrap(), Kind::Duration);
-    check("response.p90", summary.response_ms.p90.unwrap(), Kind::Duration);
-    check("min", 1.0, Kind::Duration);
-    check("connect.max", 5.0, Kind::Duration);
-    check("service.p50", summary.service_ms.p50.unwrap(), Kind::Duration);
-    check("ok.max", 989.0, Kind::Duration);
-    check("errors", 0.01, Kind::Fraction);
-    check("availability", 0.99, Kind::Fraction);
-    check("dropped", 100.0, Kind::Plain);
-    check("timeout", 4.0, Kind::Plain);
-    check("connect", 0.0, Kind::Plain);
-    check("ok", 989.0, Kind::Plain);
-    check("rate", 333.0, Kind::Rate);
-    check("goodput", 329.0, Kind::Rate);
-    check("lost", 14.0, Kind::Plain);
-    check("accepted", 989.0, Kind::Plain);
-    check("drain", 1250.0, Kind::Duration);
-    check("edge1.cpu", 42.0, Kind::Percent);
-    check("edge1.cpu.max", 99.0, Kind::Percent);
-    check("load-balancer.memory", 2e6, Kind::Bytes);
-    check("edge1.memory.limit", 15_728_640.0, Kind::Bytes);
-    check("stored", 950.0, Kind::Plain);
-    check("stored.max", 951.0, Kind::Plain);
-    check("tag.page.p50", summary.by_tag["page"].response_ms.p50.unwrap(), Kind::Duration);
-    check("tag.page.errors", 0.01, Kind::Fraction);
-    check("tag.a.b.max", 7.0, Kind::Duration);
+    check("p50", summary.response_ms.p50.unwrap(), NumberKind::Duration);
+    check("response.p90", summary.response_ms.p90.unwrap(), NumberKind::Duration);
+    check("min", 1.0, NumberKind::Duration);
+    check("connect.max", 5.0, NumberKind::Duration);
+    check("service.p50", summary.service_ms.p50.unwrap(), NumberKind::Duration);
+    check("ok.max", 989.0, NumberKind::Duration);
+    check("errors", 0.01, NumberKind::Fraction);
+    check("availability", 0.99, NumberKind::Fraction);
+    check("dropped", 100.0, NumberKind::Plain);
+    check("timeout", 4.0, NumberKind::Plain);
+    check("connect", 0.0, NumberKind::Plain);
+    check("ok", 989.0, NumberKind::Plain);
+    check("rate", 333.0, NumberKind::Rate);
+    check("goodput", 329.0, NumberKind::Rate);
+    check("lost", 14.0, NumberKind::Plain);
+    check("accepted", 989.0, NumberKind::Plain);
+    check("drain", 1250.0, NumberKind::Duration);
+    check("edge1.cpu", 42.0, NumberKind::Percent);
+    check("edge1.cpu.max", 99.0, NumberKind::Percent);
+    check("load-balancer.memory", 2e6, NumberKind::Bytes);
+    check("edge1.memory.limit", 15_728_640.0, NumberKind::Bytes);
+    check("stored", 950.0, NumberKind::Plain);
+    check("stored.max", 951.0, NumberKind::Plain);
+    check("tag.page.p50", summary.by_tag["page"].response_ms.p50.unwrap(), NumberKind::Duration);
+    check("tag.page.errors", 0.01, NumberKind::Fraction);
+    check("tag.a.b.max", 7.0, NumberKind::Duration);
 
     let censored = |name: &str| {
         assert!(
-            matches!(numbers.number(name, None), Known::AtLeast(ms, Kind::Duration) if ms > 400.0),
+            matches!(numbers.number(name, None), Known::AtLeast(ms, NumberKind::Duration) if ms > 400.0),
             "{name}"
         )
     };
@@ -581,10 +581,10 @@ fn numbers_of_a_window() {
     let (ticks, intervals) = seconds();
     let numbers = SummaryNumbers::new(&summary, &ticks).with_intervals(&intervals);
     let at = |name: &str, from_s: f64, to_s: f64| {
-        numbers.number(name, Some(Part::Window(Window { from_s, to_s })))
+        numbers.number(name, Some(TrialPart::Window(Window { from_s, to_s })))
     };
     let time = |name: &str, from_s: f64, to_s: f64, expect_ms: f64| match at(name, from_s, to_s) {
-        Known::Is(ms, Kind::Duration) => assert!((ms / expect_ms - 1.0).abs() < 0.001, "{name} {ms}"),
+        Known::Is(ms, NumberKind::Duration) => assert!((ms / expect_ms - 1.0).abs() < 0.001, "{name} {ms}"),
         known => panic!("{name} {known:?}"),
     };
     time("p50", 0.0, 1.0, 1.0);
@@ -593,12 +593,12 @@ fn numbers_of_a_window() {
     time("tag.page.p90", 0.0, 3.0, 3.0);
     time("service.p50", 0.0, 1.0, 1.0);
     time("late.mean", 0.0, 2.0, 1.5);
-    let censored = Known::AtLeast(4.0, Kind::Duration);
+    let censored = Known::AtLeast(4.0, NumberKind::Duration);
     assert_eq!((at("max", 0.0, 4.0), at("p50", 3.0, 4.0)), (censored.clone(), censored));
-    assert_eq!(at("errors", 2.0, 4.0), Known::Is(0.025, Kind::Fraction));
-    assert_eq!(at("reset", 0.0, 3.0), Known::Is(3.0, Kind::Plain));
-    assert_eq!(at("goodput", 2.0, 4.0), Known::Is(97.5, Kind::Rate));
-    assert_eq!(at("rate", 0.0, 4.5), Known::Is(100.0, Kind::Rate));
+    assert_eq!(at("errors", 2.0, 4.0), Known::Is(0.025, NumberKind::Fraction));
+    assert_eq!(at("reset", 0.0, 3.0), Known::Is(3.0, NumberKind::Plain));
+    assert_eq!(at("goodput", 2.0, 4.0), Known::Is(97.5, NumberKind::Rate));
+    assert_eq!(at("rate", 0.0, 4.5), Known::Is(100.0, NumberKind::Rate));
     let why = |name: &str, from_s: f64, to_s: f64| match at(name, from_s, to_s) {
         Known::Unknown(why) => why,
         known => panic!("{known:?}"),
@@ -627,7 +627,7 @@ fn numbers_of_a_window() {
     }
     assert_eq!(why("nonsense", 0.0, 3.0), "the trial has no figure of that name");
     let bare = SummaryNumbers::new(&summary, &ticks)
-        .number("p50", Some(Part::Window(Window { from_s: 0.0, to_s: 1.0 })));
+        .number("p50", Some(TrialPart::Window(Window { from_s: 0.0, to_s: 1.0 })));
     assert_eq!(bare, Known::Unknown("it needs the histograms of latency.hlog".to_owned()));
     let expr = Expr::parse("max[0s..3s] < 2 * p50[0s..3s] and errors[3s..4s] > 2.9%").unwrap();
     assert_eq!(expr.evaluate(&numbers).holds, Some(true));
@@ -637,17 +637,17 @@ fn numbers_of_a_window() {
 struct Few;
 
 impl Numbers for Few {
-    fn number(&self, name: &str, _: Option<Part>) -> Known {
+    fn number(&self, name: &str, _: Option<TrialPart>) -> Known {
         let between = |value: f64, low: f64, high: Option<f64>, samples: u64| {
             let estimate = Estimate { value: Some(value), low: Some(low), high };
             let few = FewSamples::of(samples, 0.99, 3.0);
-            Known::Between(Between { estimate, largest: Some(44.0), kind: Kind::Duration, few })
+            Known::Between(Between { estimate, largest: Some(44.0), kind: NumberKind::Duration, few })
         };
         match name {
             "p99" => between(41.2, 29.8, None, 300),
             "ok.p99" => between(41.2, 29.8, Some(43.0), 500),
-            "max" => Known::AtLeast(60.0, Kind::Duration),
-            "errors" => Known::Is(0.01, Kind::Fraction),
+            "max" => Known::AtLeast(60.0, NumberKind::Duration),
+            "errors" => Known::Is(0.01, NumberKind::Fraction),
             _ => Known::Unknown("nobody knows it".into()),
         }
     }
@@ -752,8 +752,15 @@ fn condition_text() -> impl Strategy<Value = String> {
 struct Anything;
 
 impl Numbers for Anything {
-    fn number(&self, name: &str, _part: Option<Part>) -> Known {
-        let kinds = [Kind::Plain, Kind::Fraction, Kind::Percent, Kind::Duration, Kind::Bytes, Kind::Rate];
+    fn number(&self, name: &str, _part: Option<TrialPart>) -> Known {
+        let kinds = [
+            NumberKind::Plain,
+            NumberKind::Fraction,
+            NumberKind::Percent,
+            NumberKind::Duration,
+            NumberKind::Bytes,
+            NumberKind::Rate,
+        ];
         let kind = kinds[name.len() % kinds.len()];
         match name.bytes().last().unwrap_or(0) % 4 {
             0 => Known::Unknown("?".to_owned()),
@@ -821,7 +828,7 @@ fn figures_stand_for_what_they_are_worked_out_of() {
     for (name, sum) in
         [("p99", "p99"), ("twice", "p99 * 2"), ("the rest", "(twice - p50) / 2"), ("itself", "itself + 1")]
     {
-        figures.push(Figure::after(&figures, name, sum, Kind::Duration).expect("a figure"));
+        figures.push(Figure::after(&figures, name, sum, NumberKind::Duration).expect("a figure"));
     }
     let table = table();
     let judged = |text: &str| {
@@ -840,14 +847,14 @@ fn figures_stand_for_what_they_are_worked_out_of() {
 
 #[test]
 fn figures_do_not_double_without_end() {
-    let mut figures = vec![Figure::after(&[], "f0", "p99 + p50", Kind::Duration).expect("a figure")];
+    let mut figures = vec![Figure::after(&[], "f0", "p99 + p50", NumberKind::Duration).expect("a figure")];
     let error = loop {
         let last = figures.len() - 1;
         match Figure::after(
             &figures,
             &format!("f{}", last + 1),
             &format!("f{last} + f{last}"),
-            Kind::Duration,
+            NumberKind::Duration,
         ) {
             Ok(figure) => figures.push(figure),
             Err(error) => break error,
@@ -862,8 +869,8 @@ fn figures_do_not_double_without_end() {
 #[test]
 fn parts_of_a_trial_are_read_and_written_as_they_are() {
     let part = |text: &str| Expr::parse(text).map(|e| (e.to_string(), e.names()[0].part));
-    assert_eq!(part("x[batch  2] < 1"), Ok(("x[batch 2] < 1".to_owned(), Some(Part::Batch(2)))));
-    assert_eq!(part("x[ drain ] < 1"), Ok(("x[drain] < 1".to_owned(), Some(Part::Drain))));
+    assert_eq!(part("x[batch  2] < 1"), Ok(("x[batch 2] < 1".to_owned(), Some(TrialPart::Batch(2)))));
+    assert_eq!(part("x[ drain ] < 1"), Ok(("x[drain] < 1".to_owned(), Some(TrialPart::Drain))));
     let wrong = |text: &str| Expr::parse(text).expect_err("it is wrong").message;
     assert_eq!(wrong("x[batch 0] < 1"), "batches are numbered from 1");
     assert_eq!(wrong("x[batch 1.5] < 1"), "batches are numbered from 1");

@@ -39,7 +39,7 @@ pub struct Trial<'a> {
 /// The text, for a terminal of this width in columns, with escape sequences for colour or without.
 pub fn trial_text(trial: Trial<'_>, width: usize, colour: bool) -> String {
     let width = width.clamp(24, 400);
-    let page = Page { width, paint: Paint { colour } };
+    let page = TrialPage { width, paint: Paint { colour } };
     let summary = trial.summary;
     let mut out = String::new();
     page.headline(&mut out, summary);
@@ -56,12 +56,12 @@ pub fn trial_text(trial: Trial<'_>, width: usize, colour: bool) -> String {
     out
 }
 
-struct Page {
+struct TrialPage {
     width: usize,
     paint: Paint,
 }
 
-impl Page {
+impl TrialPage {
     fn heading(&self, out: &mut String, text: &str) {
         let _ = writeln!(out, "\n{}", self.paint.tone(Tone::Strong, text));
     }

@@ -25,7 +25,7 @@ use loadlab_system::{
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
 use crate::translate::hosts::name_moved;
-use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, facts_of, measure, planned_of};
 use crate::unanswered::unanswered;
 use crate::watch::{Watch, leaves_files, unseen};
 
@@ -126,7 +126,7 @@ pub fn bench(
         planned_requests: facts.requests,
     });
     let origin = Origin { start_ns: zero_ns, zero_ns, batch: 0, first_id: 0 };
-    let order = Order {
+    let order = LoadRequest {
         spec: &bench.spec,
         facts: &facts,
         stop_when: &bench.stop_when,

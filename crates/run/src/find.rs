@@ -9,7 +9,7 @@ use loadlab_analysis::search::{Answer, Next, Outcome, Search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
-use loadlab_record::expr::{Expr, Known, Numbers, Part, SummaryNumbers};
+use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, TrialPart};
 use loadlab_record::manifest::{RunEnded, SearchFacts, SearchStep};
 use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
 use loadlab_system::{Cancel, clock};
@@ -558,7 +558,7 @@ fn loadlab_words(e: &Expectation) -> String {
 struct Slowest<'a>(&'a SummaryNumbers<'a>);
 
 impl Numbers for Slowest<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         let (prefix, figure) = name.rsplit_once('.').map_or(("", name), |(p, f)| (p, f));
         match self.0.number(name, part) {
             Known::Unknown(_) | Known::Between(_) if PERCENTILES.iter().any(|(n, _)| *n == figure) => {

@@ -6,7 +6,7 @@
 
 use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
 use loadlab_plan::{Case, LoadSpec, Model, Plan, Step, Until};
-use loadlab_record::expr::{Expr, NameRef, Part, SERIES_PREFIXES};
+use loadlab_record::expr::{Expr, NameRef, SERIES_PREFIXES, TrialPart};
 use loadlab_record::quantile::{quantile_of, ranks, samples_needed};
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
@@ -86,9 +86,9 @@ fn of_name(case: &Case, name: &NameRef) -> Option<(f64, Foreseen)> {
     let tag = tag.map(|tag| tag.strip_suffix(".ok").unwrap_or(tag));
     let part_s = match name.part {
         None => None,
-        Some(Part::Window(window)) => Some(window.length_s()),
+        Some(TrialPart::Window(window)) => Some(window.length_s()),
         // How long these take is unknown.
-        Some(Part::Batch(_) | Part::Drain) => return None,
+        Some(TrialPart::Batch(_) | TrialPart::Drain) => return None,
     };
     let dues: Vec<Due> = case.loads.iter().map(|load| Due::of(load, tag)).collect();
     let most_s = dues.iter().map(|due| due.lasts_s).fold(0.0, f64::max);

@@ -77,15 +77,35 @@ fn installed() -> Option<PathBuf> {
 }
 
 fn build(mdbook: &Path) -> Outcome {
+    let site = site(mdbook)?;
+    Ok(format!("{} pages: {}", site.pages, site.index.display()))
+}
+
+/// The book as a site.
+pub struct Site {
+    /// Its first page.
+    pub index: PathBuf,
+    /// Pages, including those that lie beside the book in the repository.
+    pub pages: usize,
+}
+
+/// Builds it.
+///
+/// # Errors
+/// A page cannot be read, or mdBook rejects the book.
+pub fn site(mdbook: &Path) -> Result<Site> {
     let (dir, beside) = staged()?;
     let out = target().join("book");
+    let _ = fs::remove_dir_all(&out);
     let mut command = program(mdbook);
     command.arg("build").arg(&dir).arg("--dest-dir").arg(&out);
     let ran = shown(&mut command)?;
     ensure!(ran.status.success(), "mdbook: {}", ran.status);
     let index = out.join("index.html");
     ensure!(index.is_file(), "mdbook made no {}", index.display());
-    Ok(format!("built, with {beside} pages from beside it: {}", index.display()))
+    let pages = files(&out)?.iter().filter(|file| file.ends_with(".html")).count();
+    ensure!(pages > beside, "mdbook made {pages} pages, {beside} of them from beside the book");
+    Ok(Site { index, pages })
 }
 
 /// The book's sources in a separate folder, with `book.toml`.

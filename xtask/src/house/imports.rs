@@ -18,6 +18,7 @@ pub const TABLE: &[(&str, &[&str])] = &[
     ("load", &["record"]),
     ("system", &["record"]),
     ("run", &["plan", "load", "system", "record", "analysis"]),
+    ("swarm", &["load", "record"]),
     ("analysis", &["record"]),
     ("report", &["record", "analysis"]),
     ("loadlab", &["plan", "load", "system", "run", "record", "analysis", "report"]),

@@ -1,6 +1,6 @@
 //! The answer as shown in the summary: the first suspect, the evidence for it, and how sure it is.
 
-use loadlab_record::bottleneck::{Bottleneck, Confidence, Kind};
+use loadlab_record::bottleneck::{Bottleneck, BottleneckKind, Confidence};
 use loadlab_record::evidence::Pair;
 use loadlab_record::summary::Summary;
 
@@ -62,15 +62,15 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
     let is_located = flow.is_some_and(|f| f.socket_readings >= FEWEST_READINGS) && !first.evidence.is_empty();
     let is_measured = match first.kind {
         // The kernel's own counters show it.
-        Kind::Generator
-        | Kind::Died
-        | Kind::CpuLimit
-        | Kind::OpenFiles
-        | Kind::Ports
-        | Kind::AcceptQueue
-        | Kind::Refused => true,
-        Kind::Memory => first.share >= 1.0,
-        Kind::HostCpu | Kind::Neighbours | Kind::Nothing => true,
+        BottleneckKind::Generator
+        | BottleneckKind::Died
+        | BottleneckKind::CpuLimit
+        | BottleneckKind::OpenFiles
+        | BottleneckKind::Ports
+        | BottleneckKind::AcceptQueue
+        | BottleneckKind::Refused => true,
+        BottleneckKind::Memory => first.share >= 1.0,
+        BottleneckKind::HostCpu | BottleneckKind::Neighbours | BottleneckKind::Nothing => true,
         _ => false,
     };
     if !is_measured && is_located {
@@ -86,7 +86,11 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
     match (is_measured, is_located) {
         (true, _) | (_, true) if first.share >= 0.7 || is_measured => Confidence::High,
         (_, true) => Confidence::Medium,
-        _ if matches!(first.kind, Kind::OneCore | Kind::Disk | Kind::Queue | Kind::Memory) => {
+        _ if matches!(
+            first.kind,
+            BottleneckKind::OneCore | BottleneckKind::Disk | BottleneckKind::Queue | BottleneckKind::Memory
+        ) =>
+        {
             Confidence::Medium
         }
         _ => Confidence::Low,

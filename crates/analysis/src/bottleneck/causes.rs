@@ -4,8 +4,8 @@
 use loadlab_record::evidence::Pair;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
-use super::flow::{Flow, GENERATOR, Place, SHORTEST_LINK_MS, is_per_request, most, short, waiting};
-use super::{Kind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
+use super::flow::{Flow, GENERATOR, SHORTEST_LINK_MS, WaitPlace, is_per_request, most, short, waiting};
+use super::{BottleneckKind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
 
 /// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.
 const FULL_POOL: f64 = 0.8;
@@ -21,28 +21,28 @@ const SHORTEST_MS: f64 = 0.5;
 /// The number of running threads when it is always one, and now and then another.
 const ALWAYS_ONE: std::ops::RangeInclusive<f64> = 0.75..=1.6;
 
-type Cause = fn(&TrialData<'_>, &Flow, &Place) -> Option<String>;
+type Cause = fn(&TrialData<'_>, &Flow, &WaitPlace) -> Option<String>;
 
 /// What can hold requests back, the surest first.
-const CAUSES: [(Kind, Cause); 10] = [
-    (Kind::Link, link),
-    (Kind::Pool, pool),
-    (Kind::Pool, pool_by_number),
-    (Kind::Disk, disk),
-    (Kind::Latency, acknowledgements),
-    (Kind::OneCore, computing),
-    (Kind::LimitedConcurrency, few_at_a_time),
-    (Kind::LimitedConcurrency, unread),
-    (Kind::LimitedConcurrency, lock),
-    (Kind::Latency, inside),
+const CAUSES: [(BottleneckKind, Cause); 10] = [
+    (BottleneckKind::Link, link),
+    (BottleneckKind::Pool, pool),
+    (BottleneckKind::Pool, pool_by_number),
+    (BottleneckKind::Disk, disk),
+    (BottleneckKind::Latency, acknowledgements),
+    (BottleneckKind::OneCore, computing),
+    (BottleneckKind::LimitedConcurrency, few_at_a_time),
+    (BottleneckKind::LimitedConcurrency, unread),
+    (BottleneckKind::LimitedConcurrency, lock),
+    (BottleneckKind::Latency, inside),
 ];
 
 /// What holds requests back there; nothing if they are answered as they arrive.
-pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect> {
+pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<Suspect> {
     if keeps_up(trial) {
         return None;
     }
-    let of = |(kind, cause): &(Kind, Cause)| Some((*kind, cause(trial, flow, top)?));
+    let of = |(kind, cause): &(BottleneckKind, Cause)| Some((*kind, cause(trial, flow, top)?));
     let (kind, text) = CAUSES.iter().find_map(of)?;
     Some(Suspect {
         kind,
@@ -55,16 +55,16 @@ pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Sus
 }
 
 /// How many of the requests in flight wait there.
-fn wait_there(trial: &TrialData<'_>, top: &Place) -> String {
+fn wait_there(trial: &TrialData<'_>, top: &WaitPlace) -> String {
     let all = format_count(trial.summary.concurrency_mean.round());
     format!("{}: {} of {all} requests in flight wait there", top.name, short(top.requests))
 }
 
-fn link(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn link(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     top.is_link.then(|| link_text(trial, flow, top))
 }
 
-fn pool(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn pool(_: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     let pair = full_pool(flow, top)?;
     Some(format!(
         "{}→{}: {} of {} connections busy, and nothing behind them is saturated: the connection pool of {} is full",
@@ -76,7 +76,7 @@ fn pool(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     ))
 }
 
-fn disk(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn disk(_: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     let threads = flow.threads.get(&top.name).map(|t| &t.means).filter(|t| t.disk >= DISK_THREADS)?;
     Some(format!(
         "{}: requests wait for its disk (fsync, reads or writes): {} of its {} threads were in such a call",
@@ -87,7 +87,7 @@ fn disk(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
 }
 
 /// In a load too short for CPU times, a thread that was running at nearly every reading shows computation.
-fn computing(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn computing(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     let load = during(trial);
     let threads = flow.threads.get(&top.name).map(|t| &t.means)?;
     let is_one = load.to_s - load.from_s < SHORTEST_S && ALWAYS_ONE.contains(&threads.running);
@@ -101,7 +101,7 @@ fn computing(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> 
 }
 
 /// A component that reads its input at once is slow; one that leaves it unread takes few requests at a time.
-fn unread(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn unread(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     let unread: f64 = flow.pairs.iter().filter(|p| p.to == top.name).map(|p| p.unread).sum();
     let is_most = unread >= 2.0 && unread >= MOST_SHARE * top.requests;
     is_most.then(|| {
@@ -111,7 +111,7 @@ fn unread(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
 }
 
 /// When there are other ways through the system, the fastest response says nothing about this one: its threads do.
-fn lock(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn lock(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     let threads = flow.threads.get(&top.name).map(|t| &t.means)?;
     let is_most = threads.lock >= 2.0 && threads.lock >= MOST_SHARE * top.requests;
     is_most.then(|| {
@@ -120,7 +120,7 @@ fn lock(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     })
 }
 
-fn inside(trial: &TrialData<'_>, _: &Flow, top: &Place) -> Option<String> {
+fn inside(trial: &TrialData<'_>, _: &Flow, top: &WaitPlace) -> Option<String> {
     Some(format!(
         "no saturated resource found: the latency is inside {}, where {} of {} requests in flight were",
         top.name,
@@ -130,7 +130,7 @@ fn inside(trial: &TrialData<'_>, _: &Flow, top: &Place) -> Option<String> {
 }
 
 /// Most of what waits there is written but not sent: the kernel waits for an acknowledgement.
-fn acknowledgements(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn acknowledgements(_: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     // Over a slow link written bytes wait for other reasons.
     let is_near = |p: &&Pair| p.rtt_ms.is_none_or(|rtt| rtt < SHORTEST_LINK_MS);
     let to_top = flow.pairs.iter().filter(|p| p.to == top.name);
@@ -158,7 +158,7 @@ pub fn keeps_up(trial: &TrialData<'_>) -> bool {
 }
 
 /// The connections of a component that are all busy while requests wait for one of them.
-pub fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
+pub fn full_pool<'a>(flow: &'a Flow, top: &'a WaitPlace) -> Option<&'a Pair> {
     let full = |pair: &&Pair| {
         // A component that opens a connection for each request has no pool.
         if is_per_request(pair, flow.rate_per_s) {
@@ -173,7 +173,7 @@ pub fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
 
 /// Over a Unix socket it may be unknown which connections are busy. If as many requests are let through at a time as
 /// there are connections, all of them are.
-fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<String> {
     let at_a_time = trial.summary.rate_per_s.ok * trial.summary.response_ms.min? / 1e3;
     let fits = |pair: &&Pair| {
         let may_be_full = pair.is_unix && most(pair) >= FULL_POOL * pair.open;
@@ -194,7 +194,7 @@ fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Str
 }
 
 /// `mid: 39 of 40 requests wait there, about 1 at a time is let through (4.1 ms each)`.
-pub fn few_at_a_time(trial: &TrialData<'_>, _: &Flow, top: &Place) -> Option<String> {
+pub fn few_at_a_time(trial: &TrialData<'_>, _: &Flow, top: &WaitPlace) -> Option<String> {
     let s = trial.summary;
     let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
     let at_a_time = s.rate_per_s.ok * fastest / 1e3;
@@ -215,11 +215,11 @@ pub fn few_at_a_time(trial: &TrialData<'_>, _: &Flow, top: &Place) -> Option<Str
 }
 
 /// A relay that loadlab put in front of a component is not a component, but represents the link it slows down.
-pub fn link_of_relay(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Place> {
+pub fn link_of_relay(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<WaitPlace> {
     let component = relayed(trial, &top.name)?;
     let to_relay = flow.pairs.iter().filter(|p| p.to == top.name);
     let from = &to_relay.max_by(|a, b| waiting(a).total_cmp(&waiting(b)))?.from;
-    Some(Place { name: format!("{from}→{component}"), is_link: true, ..top.clone() })
+    Some(WaitPlace { name: format!("{from}→{component}"), is_link: true, ..top.clone() })
 }
 
 /// The component behind a relay.
@@ -239,7 +239,7 @@ fn made_of(trial: &TrialData<'_>, component: &str) -> Option<String> {
     (!made.is_empty()).then(|| made.join(", "))
 }
 
-fn link_text(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
+fn link_text(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> String {
     let end = |p: &Pair| relayed(trial, &p.to).unwrap_or(&p.to).to_owned();
     let of = |p: &&Pair| format!("{}→{}", p.from, end(p)) == top.name;
     let Some(pair) = flow.pairs.iter().find(of) else { return top.name.clone() };

@@ -75,7 +75,7 @@ pub struct PortLine {
 
 /// A place where requests wait.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct WaitPlace {
     /// Its owner: a component, or a link `from→to`.
     pub name: String,
     /// It is a link.
@@ -92,9 +92,9 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Site {
     /// There.
-    At(Place),
+    At(WaitPlace),
     /// In one of these, callers first; which one is unknown.
-    Among(Vec<Place>),
+    Among(Vec<WaitPlace>),
 }
 
 impl Flow {
@@ -154,7 +154,7 @@ impl Flow {
             return places.into_iter().next().filter(|top| has_most(top.requests)).map(Site::At);
         }
         // All possibilities: on each of these pairs none of the unknown connections waits, or all do.
-        let mut ranges: BTreeMap<(String, bool), Place> = BTreeMap::new();
+        let mut ranges: BTreeMap<(String, bool), WaitPlace> = BTreeMap::new();
         for case in 0..1u32 << unsure.len() {
             let level = |pair: &Pair| {
                 let bit = unsure.iter().position(|at| std::ptr::eq(&self.pairs[*at], pair));
@@ -167,7 +167,7 @@ impl Flow {
                 range.entered = range.entered.max(place.entered);
             }
         }
-        let mut found: Vec<Place> = ranges.into_values().filter(|place| has_most(place.most)).collect();
+        let mut found: Vec<WaitPlace> = ranges.into_values().filter(|place| has_most(place.most)).collect();
         found.sort_by(|a, b| b.entered.total_cmp(&a.entered).then_with(|| self.is_before(a, b)));
         if let Some(at) = found.iter().position(|place| has_most(place.requests)) {
             return Some(Site::At(found.swap_remove(at)));
@@ -180,20 +180,20 @@ impl Flow {
     }
 
     /// The asker comes before the one that is asked.
-    fn is_before(&self, a: &Place, b: &Place) -> std::cmp::Ordering {
+    fn is_before(&self, a: &WaitPlace, b: &WaitPlace) -> std::cmp::Ordering {
         self.behind(&b.name).contains(a.name.as_str()).cmp(&self.behind(&a.name).contains(b.name.as_str()))
     }
 
     /// Requests in each place, the fullest first. `in_flight` is the load's own count; `rate_per_s` how many it had
     /// answered.
-    pub fn places(&self, in_flight: f64, rate_per_s: f64) -> Vec<Place> {
+    pub fn places(&self, in_flight: f64, rate_per_s: f64) -> Vec<WaitPlace> {
         self.places_by(in_flight, rate_per_s, &waiting)
     }
 
     /// The same, given how many wait on each pair.
-    fn places_by(&self, in_flight: f64, rate_per_s: f64, level: &dyn Fn(&Pair) -> f64) -> Vec<Place> {
+    fn places_by(&self, in_flight: f64, rate_per_s: f64, level: &dyn Fn(&Pair) -> f64) -> Vec<WaitPlace> {
         let entered = self.entered(in_flight, level);
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<WaitPlace> = Vec::new();
         let mut inside: BTreeMap<&str, f64> =
             entered.iter().filter(|(name, _)| **name != GENERATOR).map(|(n, v)| (*n, *v)).collect();
         for (pair, waiting) in self.shares(&entered, level) {
@@ -204,10 +204,10 @@ impl Flow {
             if link > 0.0 {
                 *inside.entry(&pair.to).or_default() -= link;
                 let name = format!("{}→{}", pair.from, pair.to);
-                places.push(Place { name, is_link: true, requests: link, most: link, entered: link });
+                places.push(WaitPlace { name, is_link: true, requests: link, most: link, entered: link });
             }
         }
-        places.extend(inside.iter().map(|(name, requests)| Place {
+        places.extend(inside.iter().map(|(name, requests)| WaitPlace {
             name: (*name).to_owned(),
             is_link: false,
             requests: requests.max(0.0),

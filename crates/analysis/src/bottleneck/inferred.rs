@@ -5,7 +5,7 @@ use loadlab_record::event::EventKind;
 use loadlab_record::sample::Sample;
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
-use super::{Kind, Suspect, TrialData, during, seconds};
+use super::{BottleneckKind, Suspect, TrialData, during, seconds};
 use crate::trend::median;
 
 /// At most this share of those in flight is worked on, so the others must wait somewhere.
@@ -62,7 +62,7 @@ pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
     let holder = holders(trial).pop().map(|(name, _)| name).or_else(|| only(trial));
     let inside = holder.as_deref().map_or("in the system".to_owned(), |name| format!("inside {name}"));
     Some(Suspect {
-        kind: Kind::LimitedConcurrency,
+        kind: BottleneckKind::LimitedConcurrency,
         who: holder,
         at_s: None,
         text: format!(
@@ -111,7 +111,7 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
         let text =
             format!("nothing was saturated: {}/s of {}/s due were answered", per_s(rate.ok), per_s(rate.due));
         return Suspect {
-            kind: Kind::Nothing,
+            kind: BottleneckKind::Nothing,
             who: None,
             at_s: None,
             text,
@@ -122,7 +122,7 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
     if trial.summary.load.is_command() {
         let text = "no saturated resource found; what the programs waited for was not measured".to_owned();
         return Suspect {
-            kind: Kind::Latency,
+            kind: BottleneckKind::Latency,
             who: None,
             at_s: None,
             text,
@@ -148,5 +148,5 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
         }
         (None, None) => (None, "no saturated resource found".to_owned()),
     };
-    Suspect { kind: Kind::Latency, who, at_s: None, text, share: 0.0, evidence: Vec::new() }
+    Suspect { kind: BottleneckKind::Latency, who, at_s: None, text, share: 0.0, evidence: Vec::new() }
 }

@@ -4,8 +4,8 @@ use loadlab_record::evidence::Threads;
 use loadlab_record::units::{format_count, significant};
 
 use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay, relayed};
-use super::flow::{FEWEST_READINGS, Flow, Place, Site, describe, short};
-use super::{Kind, MOST_SHARE, Suspect, TrialData, during, percent, rank};
+use super::flow::{FEWEST_READINGS, Flow, Site, WaitPlace, describe, short};
+use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent, rank};
 
 /// A component with less than this share of the requests holds nothing back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
@@ -21,14 +21,14 @@ pub fn site(trial: &TrialData<'_>, flow: &Flow) -> Option<Site> {
 }
 
 /// The number of requests there is only roughly known.
-pub fn is_range(place: &Place, in_flight: f64) -> bool {
+pub fn is_range(place: &WaitPlace, in_flight: f64) -> bool {
     place.most - place.requests >= RANGE_SHARE * in_flight
 }
 
 /// Ranks what holds requests back where they wait ahead of what is busy elsewhere. `found` is sorted.
 pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
-    let rules_out = |s: &Suspect| rank(s) <= 1 || s.kind == Kind::HostCpu;
+    let rules_out = |s: &Suspect| rank(s) <= 1 || s.kind == BottleneckKind::HostCpu;
     if found.iter().any(rules_out) {
         return;
     }
@@ -41,7 +41,7 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let top = &top;
     let behind = flow.behind(&top.name);
     // A full accept queue is what holds back the connections waiting to be accepted.
-    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) || s.kind == Kind::AcceptQueue;
+    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) || s.kind == BottleneckKind::AcceptQueue;
     let at_top = |s: &Suspect| is_resource(s) && s.who.as_deref() == Some(top.name.as_str());
     let beyond = |s: &Suspect| is_resource(s) && s.who.as_deref().is_some_and(|who| behind.contains(who));
     let sentence = waits_there(trial, flow, top);
@@ -54,7 +54,8 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
         first.evidence.push(sentence);
         return found.insert(0, first);
     }
-    if let Some(at) = found.iter().position(|s| s.kind == Kind::Neighbours).filter(|_| is_starved(flow, top))
+    if let Some(at) =
+        found.iter().position(|s| s.kind == BottleneckKind::Neighbours).filter(|_| is_starved(flow, top))
     {
         let mut others = found.remove(at);
         others.evidence.push(sentence);
@@ -71,7 +72,7 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
 }
 
 /// Several threads of the component were ready at nearly every reading, and waited for a core more than they ran.
-fn is_starved(flow: &Flow, top: &Place) -> bool {
+fn is_starved(flow: &Flow, top: &WaitPlace) -> bool {
     let Some(t) = flow.threads.get(&top.name).map(|t| &t.means) else { return false };
     let starved = t.run_delay_cores.zip(t.cpu_cores).is_some_and(|(waited, ran)| waited > ran);
     t.running >= 2.0 && starved
@@ -82,10 +83,10 @@ fn is_starved(flow: &Flow, top: &Place) -> bool {
 fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) -> bool) {
     let may_be = |s: &Suspect| {
         let is_worse = match suspect.kind {
-            Kind::Latency => rank(s) <= 6,
+            BottleneckKind::Latency => rank(s) <= 6,
             _ => rank(s) <= 3,
         };
-        is_worse && s.who.as_deref().is_none_or(&has_some) && s.kind != Kind::Neighbours
+        is_worse && s.who.as_deref().is_none_or(&has_some) && s.kind != BottleneckKind::Neighbours
     };
     let before = found.iter().filter(|s| may_be(s)).count();
     found.sort_by_key(|s| !may_be(s));
@@ -94,7 +95,7 @@ fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) ->
 
 /// The same if it is unknown in which of several places most requests wait: only a component with a saturated
 /// resource is named.
-fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[Place], found: &mut Vec<Suspect>) {
+fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[WaitPlace], found: &mut Vec<Suspect>) {
     let in_flight = trial.summary.concurrency_mean;
     let is_one = |who: &str| among.iter().any(|place| place.name == who);
     let sentence = waits_among(flow, among, in_flight);
@@ -105,12 +106,14 @@ fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[Place], found: &mut
         return found.insert(0, first);
     }
     let names = names(among);
-    let all = Place { name: names.clone(), requests: in_flight, most: in_flight, ..among[0].clone() };
+    let all = WaitPlace { name: names.clone(), requests: in_flight, most: in_flight, ..among[0].clone() };
     let (kind, text) = match few_at_a_time(trial, flow, &all) {
-        Some(text) => (Kind::LimitedConcurrency, format!("{text}; which of them it is, is not known")),
+        Some(text) => {
+            (BottleneckKind::LimitedConcurrency, format!("{text}; which of them it is, is not known"))
+        }
         None if keeps_up(trial) => return,
         None => (
-            Kind::Latency,
+            BottleneckKind::Latency,
             format!(
                 "no saturated resource found: the latency is inside {names}; which of them it is, is not known"
             ),
@@ -123,12 +126,12 @@ fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[Place], found: &mut
 }
 
 /// `web or store`.
-fn names(among: &[Place]) -> String {
+fn names(among: &[WaitPlace]) -> String {
     among.iter().map(|place| place.name.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
-fn waits_among(flow: &Flow, among: &[Place], in_flight: f64) -> String {
-    let range = |p: &Place| format!("{} to {} in {}", short(p.requests), short(p.most), p.name);
+fn waits_among(flow: &Flow, among: &[WaitPlace], in_flight: f64) -> String {
+    let range = |p: &WaitPlace| format!("{} to {} in {}", short(p.requests), short(p.most), p.name);
     let is_between = |name: &str| among.iter().any(|place| place.name == name);
     let beside = flow.pairs.iter().filter(|p| is_between(&p.from) || is_between(&p.to));
     let pairs: Vec<String> =
@@ -142,7 +145,7 @@ fn waits_among(flow: &Flow, among: &[Place], in_flight: f64) -> String {
     )
 }
 
-fn waits_there(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
+fn waits_there(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> String {
     let in_flight = trial.summary.concurrency_mean;
     let beside = flow.pairs.iter().filter(|p| {
         let link = format!("{}→{}", p.from, relayed(trial, &p.to).unwrap_or(&p.to));
@@ -215,7 +218,7 @@ pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
         let beside =
             all.map_or(String::new(), |all| format!("; the component used {} cores", significant(all, 2)));
         Some(Suspect {
-            kind: Kind::OneCore,
+            kind: BottleneckKind::OneCore,
             who: Some(name.clone()),
             at_s: None,
             text: match is_full {

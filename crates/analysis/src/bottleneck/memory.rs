@@ -5,7 +5,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::ComponentSummary;
 use loadlab_record::units::{format_bytes, format_count};
 
-use super::{FULL_WEIGHT, Kind, SHORTEST_S, Suspect, TrialData, during, percent};
+use super::{BottleneckKind, FULL_WEIGHT, SHORTEST_S, Suspect, TrialData, during, percent};
 use crate::counter::{Counter, During};
 
 /// Memory above this share of its limit: the rest is less than the kernel needs to reclaim calmly.
@@ -36,7 +36,14 @@ pub fn memory(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&S
 }
 
 fn suspect(name: &str, at_s: Option<f64>, text: String, share: f64) -> Suspect {
-    Suspect { kind: Kind::Memory, who: Some(name.to_owned()), at_s, text, share, evidence: Vec::new() }
+    Suspect {
+        kind: BottleneckKind::Memory,
+        who: Some(name.to_owned()),
+        at_s,
+        text,
+        share,
+        evidence: Vec::new(),
+    }
 }
 
 fn at_limit(trial: &TrialData<'_>, name: &str, own: &[&Sample]) -> Option<Suspect> {

@@ -28,7 +28,7 @@ mod memory;
 mod ports;
 
 use loadlab_record::Failure;
-pub use loadlab_record::bottleneck::Kind;
+pub use loadlab_record::bottleneck::BottleneckKind;
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::evidence::{Evidence, Listener};
 use loadlab_record::load::Tick;
@@ -76,7 +76,7 @@ const QUEUE_WORDS: [&str; 7] = ["queue", "backlog", "depth", "lag", "pending", "
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// How.
-    pub kind: Kind,
+    pub kind: BottleneckKind,
     /// Which component, probe or machine; `None` if none can be named.
     pub who: Option<String>,
     /// When it first happened, seconds on the trial's clock, if known.
@@ -122,7 +122,7 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     found.extend(flow.map(|flow| ports::ports(trial, flow)).unwrap_or_default());
     found.extend(by_component(trial, disk));
     found.extend(flow.map(|flow| accept_queues(trial, flow)).unwrap_or_default());
-    let has_queue = found.iter().any(|s| s.kind == Kind::AcceptQueue);
+    let has_queue = found.iter().any(|s| s.kind == BottleneckKind::AcceptQueue);
     found.extend(refused(trial, flow, has_queue));
     found.extend(queues(trial));
     found.extend(one_cores(trial, flow));
@@ -135,8 +135,9 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
         located::locate(trial, flow, &mut found);
     }
     // Other programs on the machine explain something only if requests were seen waiting for a core.
-    let decides =
-        |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours || !s.evidence.is_empty());
+    let decides = |found: &[Suspect]| {
+        found.iter().any(|s| s.kind != BottleneckKind::Neighbours || !s.evidence.is_empty())
+    };
     if !decides(&found) {
         let few = inferred::few_at_a_time(trial).filter(|_| !causes::keeps_up(trial));
         found.insert(0, few.unwrap_or_else(|| inferred::inside(trial)));
@@ -184,7 +185,7 @@ fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     let suspect = |l: &Listener| {
         let who = if l.component.is_empty() { l.address.clone() } else { l.component.clone() };
         Suspect {
-            kind: Kind::AcceptQueue,
+            kind: BottleneckKind::AcceptQueue,
             at_s: None,
             text: format!(
                 "the accept queue of {who} ({}) was full: {} connections were dropped, because the server accepts too slowly or its backlog of {} is too short",
@@ -234,22 +235,25 @@ fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
 /// Kinds that rule out the others come first; of the rest, the one that held for most of the load.
 fn rank(suspect: &Suspect) -> u8 {
     match suspect.kind {
-        Kind::Generator if suspect.share >= 1.0 => 0,
-        Kind::Died => 1,
+        BottleneckKind::Generator if suspect.share >= 1.0 => 0,
+        BottleneckKind::Died => 1,
         // Killed for memory: only that has the full share.
-        Kind::Memory if suspect.share >= 1.0 => 1,
+        BottleneckKind::Memory if suspect.share >= 1.0 => 1,
         // Without a port its requests fail at once, and this does not hold back requests that wait elsewhere.
-        Kind::Ports if suspect.share >= ports::DECIDES_SHARE => 1,
+        BottleneckKind::Ports if suspect.share >= ports::DECIDES_SHARE => 1,
         // Held at a configured limit.
-        Kind::Memory | Kind::CpuLimit | Kind::OpenFiles | Kind::Ports => 2,
-        Kind::OneCore | Kind::HostCpu | Kind::Disk => 3,
-        Kind::Link | Kind::Pool => 3,
-        Kind::Queue => 4,
-        Kind::Generator | Kind::AcceptQueue => 5,
+        BottleneckKind::Memory
+        | BottleneckKind::CpuLimit
+        | BottleneckKind::OpenFiles
+        | BottleneckKind::Ports => 2,
+        BottleneckKind::OneCore | BottleneckKind::HostCpu | BottleneckKind::Disk => 3,
+        BottleneckKind::Link | BottleneckKind::Pool => 3,
+        BottleneckKind::Queue => 4,
+        BottleneckKind::Generator | BottleneckKind::AcceptQueue => 5,
         // Mostly a consequence: a full component refuses.
-        Kind::Refused => 6,
-        Kind::LimitedConcurrency | Kind::Latency | Kind::Nothing => 7,
-        Kind::Neighbours => 8,
+        BottleneckKind::Refused => 6,
+        BottleneckKind::LimitedConcurrency | BottleneckKind::Latency | BottleneckKind::Nothing => 7,
+        BottleneckKind::Neighbours => 8,
     }
 }
 
@@ -284,7 +288,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     let Some(worst) = own.iter().find(|d| d.grave).or(own.first()) else { return Vec::new() };
     let limit = if worst.grave { "" } else { "; how much more the system could do is unknown" };
     vec![Suspect {
-        kind: Kind::Generator,
+        kind: BottleneckKind::Generator,
         who: Some("loadlab".into()),
         at_s: None,
         text: format!("loadlab itself: {}{limit}", worst.evidence),
@@ -296,7 +300,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
 fn died(trial: &TrialData<'_>) -> Vec<Suspect> {
     let died = trial.events.iter().filter_map(|e| match &e.what {
         EventKind::Died { component, status } => Some(Suspect {
-            kind: Kind::Died,
+            kind: BottleneckKind::Died,
             who: Some(component.clone()),
             at_s: Some(e.at_s),
             text: format!("{component} died at {}: {status}", seconds(e.at_s)),
@@ -364,7 +368,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
     };
     let share = used.unwrap_or(0.0).max(if bursts { 0.0 } else { stopped.min(1.0) });
     Some(Suspect {
-        kind: Kind::CpuLimit,
+        kind: BottleneckKind::CpuLimit,
         who: Some(name.to_owned()),
         at_s: first.map(|w| w[0].at_s.max(load.from_s)),
         text: format!("{name}{of}{was}"),
@@ -392,7 +396,7 @@ fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&S
     let share = full.len() as f64 / loaded.len() as f64;
     let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in total", format_count(n as f64)));
     Some(Suspect {
-        kind: Kind::OpenFiles,
+        kind: BottleneckKind::OpenFiles,
         who: Some(name.to_owned()),
         at_s: Some(at_s),
         text: format!(
@@ -413,7 +417,7 @@ fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]
     }
     let bytes = |v: Option<u64>| v.map_or("–".to_owned(), |v| format_bytes(v as f64));
     Some(Suspect {
-        kind: Kind::Disk,
+        kind: BottleneckKind::Disk,
         who: Some(name.to_owned()),
         at_s: None,
         text: format!(
@@ -444,7 +448,7 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
         ),
     };
     (one && trial.cores != 1).then(|| Suspect {
-        kind: Kind::OneCore,
+        kind: BottleneckKind::OneCore,
         who: Some(name.to_owned()),
         at_s: None,
         text,
@@ -477,7 +481,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let words: Vec<String> =
         shares.iter().take(3).map(|(n, s)| format!("{n} {}", significant(*s, 2))).collect();
     Some(Suspect {
-        kind: if is_ours { Kind::HostCpu } else { Kind::Neighbours },
+        kind: if is_ours { BottleneckKind::HostCpu } else { BottleneckKind::Neighbours },
         who: Some("host".into()),
         at_s: None,
         text: format!(
@@ -506,7 +510,7 @@ fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<S
     let host = flow.and_then(|flow| flow.listens_at(&s.load.url)).unwrap_or(host);
     let mut say = |share: f64, text: String| {
         found.push(Suspect {
-            kind: Kind::Refused,
+            kind: BottleneckKind::Refused,
             who: Some(host.to_owned()),
             at_s: at.map(|t| t.from_s),
             text,
@@ -594,7 +598,7 @@ fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
         }
         let at = loaded.iter().find(|p| p.1 > first.max(1.0) * 1.5).map(|p| p.0);
         Some(Suspect {
-            kind: Kind::Queue,
+            kind: BottleneckKind::Queue,
             who: Some(name.clone()),
             at_s: at,
             text: format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loadlab_record::units::format_count;
 
 use super::flow::{Flow, GENERATOR, PortLine};
-use super::{Kind, MOST_SHARE, Suspect, TrialData, during, percent};
+use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent};
 
 /// Ports above this share of the range count as all: those held by others are not available either.
 const FULL_SHARE: f64 = 0.97;
@@ -89,7 +89,7 @@ fn suspect(
         Stage::Searched => "has to search for a local port at each connect",
     };
     Some(Suspect {
-        kind: Kind::Ports,
+        kind: BottleneckKind::Ports,
         who: (!component.is_empty()).then(|| component.to_owned()),
         at_s: reached.first().map(|line| line.at_s.max(during(trial).from_s)),
         text: format!(

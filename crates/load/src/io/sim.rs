@@ -20,7 +20,7 @@ mod network;
 mod wire;
 
 pub use network::{Books, Like, Network};
-use network::{Chance, Kind};
+use network::{Chance, TraceKind};
 use wire::Wire;
 
 /// Polls at one moment of the simulated clock after which a lane counts as stuck: it would loop forever.
@@ -253,7 +253,7 @@ impl<S: Server> SimOps<S> {
             self.deliver(conn, bytes);
             bytes.len()
         };
-        self.note(Kind::Send, conn, bytes, sent as u64);
+        self.note(TraceKind::Send, conn, bytes, sent as u64);
         self.books.sent += sent as u64;
         sent
     }
@@ -264,7 +264,7 @@ impl<S: Server> SimOps<S> {
     }
 
     /// Adds a submission or an event to the trace.
-    fn note(&mut self, kind: Kind, conn: ConnId, bytes: &[u8], number: u64) {
+    fn note(&mut self, kind: TraceKind, conn: ConnId, bytes: &[u8], number: u64) {
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
         self.books.note(now_ns, kind, peer, bytes, number);
     }
@@ -272,18 +272,18 @@ impl<S: Server> SimOps<S> {
     /// Reports an event to the worker.
     fn report(&mut self, event: Event<'_>, sink: &mut impl Sink<Self>) {
         match &event {
-            Event::Connected(conn) => self.note(Kind::Connected, *conn, &[], 0),
+            Event::Connected(conn) => self.note(TraceKind::Connected, *conn, &[], 0),
             Event::Received { conn, bytes, last } => {
                 self.books.received += bytes.len() as u64;
                 self.wire(*conn).had_last |= *last;
-                self.note(Kind::Received, *conn, bytes, u64::from(*last));
+                self.note(TraceKind::Received, *conn, bytes, u64::from(*last));
             }
             Event::Sent(conn, bytes) => {
                 self.books.sent += *bytes as u64;
-                self.note(Kind::Sent, *conn, &[], *bytes as u64);
+                self.note(TraceKind::Sent, *conn, &[], *bytes as u64);
             }
-            Event::Closed(conn) => self.note(Kind::Ended, *conn, &[], 0),
-            Event::Failed(conn, error) => self.note(Kind::Failed, *conn, &[], *error as u64),
+            Event::Closed(conn) => self.note(TraceKind::Ended, *conn, &[], 0),
+            Event::Failed(conn, error) => self.note(TraceKind::Failed, *conn, &[], *error as u64),
         }
         sink.event(self, event);
     }
@@ -326,7 +326,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
         debug_assert!(!wire.is_open, "a place is free before it is connected");
         *wire = wire.opened();
         self.books.connects += 1;
-        self.note(Kind::Connect, conn, &[], 0);
+        self.note(TraceKind::Connect, conn, &[], 0);
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
         match self.server.connect(now_ns, peer) {
             Ok(at) => self.push(at, conn, Happening::Connected),
@@ -346,7 +346,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
     }
 
     fn close(&mut self, conn: ConnId) {
-        self.note(Kind::Close, conn, &[], 0);
+        self.note(TraceKind::Close, conn, &[], 0);
         self.books.closes += 1;
         let wire = self.wire(conn);
         debug_assert!(wire.is_open, "a connection is closed once");

@@ -8,7 +8,7 @@ use loadlab_record::bound::Bound;
 use memchr::memmem;
 
 use crate::journey::capture::{header, number};
-use crate::journey::json::{Kind, Pointer, Value};
+use crate::journey::json::{JsonKind, Pointer, Value};
 
 /// An answer as checks see it.
 #[derive(Clone, Copy, Debug)]
@@ -255,14 +255,14 @@ impl Expect {
         match self {
             Expect::Exists(wanted) => *wanted,
             Expect::Text(text) => value.is_text(text),
-            Expect::Same(text) => value.is_text(text) || (value.kind != Kind::Text && value.raw == text),
-            Expect::Contains(text) => value.kind == Kind::Text && contains(value, text),
+            Expect::Same(text) => value.is_text(text) || (value.kind != JsonKind::Text && value.raw == text),
+            Expect::Contains(text) => value.kind == JsonKind::Text && contains(value, text),
             Expect::Number(expect) => {
-                value.kind == Kind::Number && Decimal::parse(value.raw).is_some_and(|n| n.equals(*expect))
+                value.kind == JsonKind::Number && Decimal::parse(value.raw).is_some_and(|n| n.equals(*expect))
             }
             Expect::Within(bounds) => value.number().is_some_and(|n| bounds.iter().all(|b| b.holds(n))),
             Expect::Bool(expect) => value.raw == if *expect { &b"true"[..] } else { b"false" },
-            Expect::Null => value.kind == Kind::Null,
+            Expect::Null => value.kind == JsonKind::Null,
         }
     }
 

@@ -20,7 +20,7 @@ pub struct Remembered {
 
 /// What is shown along with an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct ExampleContext {
     /// `before 1`, `step 2`, `after 1`.
     pub step: String,
     /// The user's number.
@@ -29,14 +29,14 @@ pub struct Shown {
     pub captured: Vec<(String, String)>,
 }
 
-impl Shown {
+impl ExampleContext {
     /// A step, and the existing values with their names; values captured as secret are secret, too.
     pub fn new<'a>(
         step: String,
         user: Option<u64>,
         values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
         secrets: &Secrets,
-    ) -> Shown {
+    ) -> ExampleContext {
         let text = |(Remembered { name, is_secret }, value): (&Remembered, &[u8])| match is_secret {
             true => (name.clone(), MASK.to_owned()),
             false => {
@@ -44,7 +44,7 @@ impl Shown {
                 (name.clone(), String::from_utf8_lossy(&masked).chars().take(SHOWN).collect())
             }
         };
-        Shown { step, user, captured: values.map(text).collect() }
+        ExampleContext { step, user, captured: values.map(text).collect() }
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
         let (token, pin, id) = (of("token", true), of("pin", true), of("id", false));
         let values = [(&token, &b"abcd-1"[..]), (&pin, b"12"), (&id, b"77 of abcd%2D1")];
         let secrets = with_captured(&Secrets::default(), values.into_iter());
-        let shown = Shown::new("step 1".into(), Some(3), values.into_iter(), &secrets);
+        let shown = ExampleContext::new("step 1".into(), Some(3), values.into_iter(), &secrets);
         let captured: Vec<_> = shown.captured.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         assert_eq!(captured, [("token", "***"), ("pin", "***"), ("id", "77 of ***")]);
         assert_eq!(secrets.mask("/a/abcd-1?x=abcd-1&y=12"), "/a/***?x=***&y=12");

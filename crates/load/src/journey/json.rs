@@ -31,7 +31,7 @@ struct Token {
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonKind {
     /// `null`.
     Null,
     /// `true` or `false`.
@@ -50,7 +50,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'b> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: JsonKind,
     /// As written, a text's quotes included.
     pub raw: &'b [u8],
 }
@@ -159,7 +159,7 @@ impl<'b> Value<'b> {
     /// The number it is; `None` for anything else.
     #[inline]
     pub fn number(&self) -> Option<f64> {
-        if self.kind != Kind::Number {
+        if self.kind != JsonKind::Number {
             return None;
         }
         std::str::from_utf8(self.raw).ok()?.parse().ok().filter(|n: &f64| n.is_finite())
@@ -168,7 +168,7 @@ impl<'b> Value<'b> {
     /// The characters between the quotes of a string.
     fn inner(&self) -> Option<&'b [u8]> {
         match self.kind {
-            Kind::Text => self.raw.get(1..self.raw.len().saturating_sub(1)),
+            JsonKind::Text => self.raw.get(1..self.raw.len().saturating_sub(1)),
             _ => None,
         }
     }
@@ -349,18 +349,18 @@ impl<'b> Scan<'b> {
     fn value(&mut self) -> Result<Value<'b>, NotJson> {
         let from = self.at;
         let kind = match self.peek() {
-            Some(b'"') => self.text().map(|()| Kind::Text)?,
-            Some(b'{') => self.nested().map(|()| Kind::Map)?,
-            Some(b'[') => self.nested().map(|()| Kind::List)?,
-            Some(b't') => self.word(b"true", Kind::Bool)?,
-            Some(b'f') => self.word(b"false", Kind::Bool)?,
-            Some(b'n') => self.word(b"null", Kind::Null)?,
-            _ => self.number().map(|()| Kind::Number)?,
+            Some(b'"') => self.text().map(|()| JsonKind::Text)?,
+            Some(b'{') => self.nested().map(|()| JsonKind::Map)?,
+            Some(b'[') => self.nested().map(|()| JsonKind::List)?,
+            Some(b't') => self.word(b"true", JsonKind::Bool)?,
+            Some(b'f') => self.word(b"false", JsonKind::Bool)?,
+            Some(b'n') => self.word(b"null", JsonKind::Null)?,
+            _ => self.number().map(|()| JsonKind::Number)?,
         };
         Ok(Value { kind, raw: &self.bytes[from..self.at] })
     }
 
-    fn word(&mut self, word: &[u8], kind: Kind) -> Result<Kind, NotJson> {
+    fn word(&mut self, word: &[u8], kind: JsonKind) -> Result<JsonKind, NotJson> {
         if !self.bytes[self.at..].starts_with(word) {
             return Err(self.wrong());
         }
@@ -622,7 +622,7 @@ mod tests {
             let text = serde_json::to_vec(&from).unwrap();
             let cut = &text[..cut.index(text.len() + 1)];
             if let Ok(Some(value)) = pointer.find(cut) {
-                prop_assert!(serde_json::from_slice::<serde_json::Value>(value.raw).is_ok() || value.kind == Kind::Number);
+                prop_assert!(serde_json::from_slice::<serde_json::Value>(value.raw).is_ok() || value.kind == JsonKind::Number);
             }
         }
     }

@@ -98,7 +98,7 @@ impl Rows {
                 let found = json::Pointer::to_member(column).find(row).map_err(not_json)?;
                 let value = found.ok_or_else(|| RowsError::Missing { line, column: column.clone() })?;
                 text.clear();
-                if value.kind != json::Kind::Null {
+                if value.kind != json::JsonKind::Null {
                     value.write_text(&mut text).map_err(not_json)?;
                 }
                 rows.push(&text)?;
@@ -166,7 +166,7 @@ pub fn json_lines_columns(bytes: &[u8]) -> Result<Vec<String>, RowsError> {
     let read = json::members(row, |name, _| {
         let quoted = [b"\"", name, b"\""].concat();
         let mut plain = Vec::new();
-        let name = json::Value { kind: json::Kind::Text, raw: &quoted };
+        let name = json::Value { kind: json::JsonKind::Text, raw: &quoted };
         if name.write_text(&mut plain).is_ok() {
             columns.push(String::from_utf8_lossy(&plain).into_owned());
         }

@@ -16,7 +16,7 @@ use crate::journey::response::{BufferedResponse, Buffering, Ended};
 use crate::journey::rows::{Dealing, Rows};
 use crate::journey::template::{Fault, Template, Values};
 use crate::protocol::http2::Outline;
-use crate::protocol::websocket::Kind;
+use crate::protocol::websocket::MessageType;
 use crate::protocol::websocket::opening::Opening;
 
 /// What a step adds to its request.
@@ -48,14 +48,14 @@ pub struct Script {
 #[derive(Clone, Debug)]
 pub struct Talk {
     /// Which.
-    pub part: Part,
+    pub part: TalkPart,
     /// How many parts follow it.
     pub left: u32,
 }
 
 /// What a user does in a conversation.
 #[derive(Clone, Debug)]
-pub enum Part {
+pub enum TalkPart {
     /// It opens the WebSocket; the script's message is the request, with the headers of the opening.
     Open {
         /// The answer required.
@@ -66,7 +66,7 @@ pub enum Part {
     /// It sends a message, waits for one, or both.
     Say {
         /// What is sent.
-        send: Option<(Kind, Template)>,
+        send: Option<(MessageType, Template)>,
         /// What is waited for, besides the script's checks.
         wait: Option<Wait>,
         /// Texts that the answer must contain, written anew each time with the same values as the message sent.
@@ -90,8 +90,8 @@ impl Talk {
     #[inline]
     pub fn within_ns(&self) -> Option<u64> {
         match &self.part {
-            Part::Say { wait, .. } => wait.and_then(|w| w.within_ns),
-            Part::Open { .. } | Part::Goodbye => None,
+            TalkPart::Say { wait, .. } => wait.and_then(|w| w.within_ns),
+            TalkPart::Open { .. } | TalkPart::Goodbye => None,
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct Sizes {
 }
 
 /// Times when the worker did not run, on the load's clock.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
     /// How many.
     pub times: u64,
@@ -92,6 +92,13 @@ pub struct Gaps {
     pub longest_ns: u64,
     /// When the longest began.
     pub longest_at_ns: u64,
+}
+
+impl Gaps {
+    /// Of two threads at the same time, the one that stood still longer.
+    pub fn beside(self, other: Gaps) -> Gaps {
+        if other.sum_ns > self.sum_ns { other } else { self }
+    }
 }
 
 /// Ids of requests that ended, by outcome; unordered.
@@ -152,6 +159,36 @@ impl Batch {
             ids: Ids::default(),
             last: false,
         }
+    }
+
+    /// Adds what another batch counted. Levels, peaks, and what is known "so far" are left to the caller.
+    pub fn add(&mut self, other: &mut Batch) {
+        self.until_ns = self.until_ns.max(other.until_ns);
+        self.counts.merge(&other.counts);
+        self.statuses.iter_mut().zip(&*other.statuses).for_each(|(sum, n)| *sum += n);
+        self.bytes.sent += other.bytes.sent;
+        self.bytes.received += other.bytes.received;
+        self.window.merge(&other.window);
+        if let (Some(sum), Some(before)) = (&mut self.before, &other.before) {
+            sum.merge(before);
+        }
+        self.by_tag.iter_mut().zip(&other.by_tag).for_each(|(sum, tag)| sum.merge(tag));
+        self.numbers.iter_mut().zip(&other.numbers).for_each(|(sum, numbers)| sum.merge(numbers));
+        self.in_window.due += other.in_window.due;
+        self.in_window.started += other.in_window.started;
+        self.in_window.ok += other.in_window.ok;
+        self.busy_ns += other.busy_ns;
+        self.busy_in_window_ns += other.busy_in_window_ns;
+        self.stragglers.ok += other.stragglers.ok;
+        self.stragglers.failed += other.stragglers.failed;
+        self.connections.attempted += other.connections.attempted;
+        self.connections.opened += other.connections.opened;
+        self.connections.reused += other.connections.reused;
+        self.connections.requests_resent += other.connections.requests_resent;
+        self.connections.own_limits.merge(other.connections.own_limits);
+        self.examples.append(&mut other.examples);
+        self.in_order.merge(std::mem::take(&mut other.in_order));
+        self.ids.append(&mut other.ids);
     }
 
     /// Empties it for its next use.

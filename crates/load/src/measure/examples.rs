@@ -6,7 +6,7 @@ use loadlab_record::Secrets;
 use loadlab_record::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT};
 use loadlab_record::outcome::{Failure, Outcome};
 
-use crate::journey::example::Shown;
+use crate::journey::example::ExampleContext;
 use crate::journey::failure::StepFailure;
 use crate::measure::recorder::Times;
 use crate::spec::request::Request;
@@ -39,7 +39,7 @@ pub struct Ending<'a> {
     /// Beginning of the response.
     pub response: ResponseBytes<'a>,
     /// What there is to show of a journey.
-    pub shown: Option<&'a Shown>,
+    pub shown: Option<&'a ExampleContext>,
 }
 
 /// Bytes of a response, from its beginning.
@@ -97,7 +97,7 @@ struct Slot {
     bytes: Vec<u8>,
     words: Option<Box<str>>,
     written: Option<Box<[u8]>>,
-    shown: Option<Box<Shown>>,
+    shown: Option<Box<ExampleContext>>,
 }
 
 #[derive(Debug, Default)]

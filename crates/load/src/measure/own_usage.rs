@@ -111,7 +111,7 @@ fn cpu_stats(groups: &str) -> Vec<(String, &'static str, u64)> {
 }
 
 /// Sums the usage of all load threads.
-pub fn sum(io: &str, cpus: &[usize], uses: &[ThreadUse], throttled_ns: Option<u64>, peak: u64) -> Generator {
+pub fn sum(io: &str, cpus: &[usize], uses: &[ThreadUse], throttled_ns: Option<u64>) -> Generator {
     let delays: Option<Vec<u64>> = uses.iter().map(|u| u.run_delay_ns).collect();
     let slices: Option<Vec<u64>> = uses.iter().map(|u| u.time_slices).collect();
     Generator {
@@ -123,7 +123,6 @@ pub fn sum(io: &str, cpus: &[usize], uses: &[ThreadUse], throttled_ns: Option<u6
         time_slices: slices.map(|s| s.iter().sum()),
         throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         peak_rss_bytes: peak_rss_bytes(),
-        connections_peak: peak,
         ..Generator::default()
     }
 }

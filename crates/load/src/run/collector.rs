@@ -1,14 +1,12 @@
 //! Merges what load threads hand over, into seconds and totals.
 
-use std::sync::mpsc::{Receiver, Sender};
-
 use loadlab_record::example::{Example, KEPT};
 use loadlab_record::load::{Connections, Measured, PerUser, TagMeasured, Tick, TickMs, Window};
 use loadlab_record::summary::{Generator, Stalls};
 
 use crate::measure::batch::{Batch, Gaps};
 use crate::run::peaks::Peaks;
-use crate::run::seconds::{SECOND_NS, Seconds};
+use crate::run::seconds::{Complete, SECOND_NS, Seconds};
 use crate::run::{LoadEvent, Origin, Outcome, Second, Totals};
 use crate::spec::{LoadSpec, Model};
 use crate::start::Start;
@@ -18,7 +16,7 @@ use crate::worker::WorkerEnd;
 pub(super) struct Collector<'s> {
     spec: &'s LoadSpec,
     origin: Origin,
-    start: &'s Start,
+    start: &'s Start<'s>,
     pub totals: Measured,
     now: Totals,
     busy_ns: u128,
@@ -28,7 +26,7 @@ pub(super) struct Collector<'s> {
     /// Where the window ends for each worker, as far as is known.
     window_to_ns: Vec<u64>,
     /// Seconds not yet complete.
-    seconds: Seconds,
+    seconds: Seconds<Second>,
     /// Seconds of the load that were reported in one piece with others.
     coarse_s: f64,
     /// For each worker: up to when it has reported, requests in flight, and connections open.
@@ -39,7 +37,8 @@ pub(super) struct Collector<'s> {
 }
 
 impl<'s> Collector<'s> {
-    pub fn new(spec: &'s LoadSpec, origin: Origin, start: &'s Start) -> Self {
+    /// Of this many workers: load threads of this process, or other processes that send a part of the load each.
+    pub fn new(spec: &'s LoadSpec, origin: Origin, start: &'s Start<'s>, workers: usize) -> Self {
         Collector {
             spec,
             origin,
@@ -50,12 +49,12 @@ impl<'s> Collector<'s> {
             busy_in_window_ns: 0,
             last_start_ns: 0,
             last_end_ns: 0,
-            window_to_ns: vec![u64::MAX; spec.threads],
-            seconds: Seconds::default(),
+            window_to_ns: vec![u64::MAX; workers],
+            seconds: Seconds::new(workers),
             coarse_s: 0.0,
-            workers: vec![(0, 0, 0); spec.threads],
-            peaks: Peaks::new(spec.threads),
-            gaps: vec![Gaps::default(); spec.threads],
+            workers: vec![(0, 0, 0); workers],
+            peaks: Peaks::new(workers),
+            gaps: vec![Gaps::default(); workers],
         }
     }
 
@@ -64,32 +63,17 @@ impl<'s> Collector<'s> {
         self.start.at_ns().saturating_sub(self.origin.zero_ns) as f64 / 1e9
     }
 
-    /// Collects until every worker has ended.
-    pub fn collect(
-        &mut self,
-        batches: &Receiver<Box<Batch>>,
-        empties: &[Sender<Box<Batch>>],
-        observer: &mut dyn FnMut(LoadEvent<'_>),
-    ) {
-        batches.iter().for_each(|batch| self.add(batch, empties, observer));
+    /// Every worker has ended.
+    pub fn end(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         for worker in &mut self.workers {
             worker.0 = u64::MAX;
         }
         self.report_complete(observer);
     }
 
-    pub fn add(
-        &mut self,
-        mut batch: Box<Batch>,
-        empties: &[Sender<Box<Batch>>],
-        observer: &mut dyn FnMut(LoadEvent<'_>),
-    ) {
-        self.take(&mut batch, observer);
+    pub fn add(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
+        self.take(batch, observer);
         let (worker, last) = (batch.worker, batch.last);
-        batch.clear();
-        if !last {
-            let _ = empties[worker].send(batch);
-        }
         self.report_complete(observer);
         // The first worker still running sets the pace.
         if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
@@ -133,12 +117,13 @@ impl<'s> Collector<'s> {
         let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
         let (name, batch_number) = (&self.spec.name, self.origin.batch);
         let tick = || Tick { load: name.clone(), batch: batch_number, ..Tick::default() };
-        let second = self.seconds.of(batch.from_ns..until_ns, tick);
+        let of = (batch.worker, (self.workers[batch.worker].1, batch.open));
+        let second =
+            self.seconds.of(batch.from_ns..until_ns, of, || Second { tick: tick(), ..Second::default() });
         add_to_second(second, batch, &by_tag);
         second.ids.append(&mut batch.ids);
         self.totals.in_order.merge(std::mem::take(&mut batch.in_order));
         second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);
-        (second.tick.counts.in_flight, second.tick.connections) = (in_flight, open);
     }
 
     fn add_to_totals(&mut self, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
@@ -186,7 +171,10 @@ impl<'s> Collector<'s> {
     /// Reports the seconds that every worker has passed.
     fn report_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         let shift_s = self.shift_s();
-        while let Some((number, length, mut second)) = self.seconds.complete(self.reported_ns()) {
+        while let Some(Complete { number, length, what: mut second, levels }) =
+            self.seconds.complete(self.reported_ns())
+        {
+            (second.tick.counts.in_flight, second.tick.connections) = levels;
             second.tick.in_window = self.in_window(number);
             if length > 1 {
                 self.coarse_s += second.tick.to_s - second.tick.from_s;
@@ -240,6 +228,7 @@ impl<'s> Collector<'s> {
         measured.connections.per_user = PerUser::of(per_user);
         measured.connections.users_without_row = ends.iter().map(|e| e.users_without_row).sum();
         let still = ends.iter().map(|e| stalls(e.gaps, shift_s));
+        generator.connections_peak = measured.connections.peak;
         generator.coarse_s = self.coarse_s;
         generator.stalls = still.fold(Stalls::default(), Stalls::beside);
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();

@@ -9,89 +9,165 @@ use std::ops::Range;
 use loadlab_record::load::{TagMeasured, Tick};
 
 use super::Second;
+use super::peaks::Levels;
+use crate::measure::batch::{Batch, Ids};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
-use crate::measure::batch::Ids;
 
-/// Seconds of one load, on its clock.
-#[derive(Default)]
-pub(super) struct Seconds {
-    /// The number of the first that is not complete.
-    first: u64,
-    /// In order and without gaps, each with the number after its last second.
-    pending: VecDeque<(u64, Second)>,
-    /// Emptied ones.
-    spare: Vec<Second>,
+/// What is counted in a second, or in several.
+pub(super) trait Counted {
+    /// Nothing counted, from that time on.
+    fn begin_at(&mut self, ns: u64);
+    /// Takes what a later second has, and leaves it to be cleared.
+    fn join(&mut self, later: &mut Self);
+    /// Empties it for its next use.
+    fn clear(&mut self);
 }
 
-impl Seconds {
-    /// The one that contains an interval. A new one begins with what `tick` returns.
-    pub fn of(&mut self, ns: Range<u64>, tick: impl Fn() -> Tick) -> &mut Second {
+/// Seconds of one load, on its clock.
+pub(super) struct Seconds<T> {
+    /// The number of the first that is not complete.
+    first: u64,
+    /// In order and without gaps.
+    pending: VecDeque<Pending<T>>,
+    /// Emptied ones.
+    spare: Vec<T>,
+    /// What each worker had in flight, and open, at the end of the last complete one.
+    levels: Vec<Levels>,
+}
+
+struct Pending<T> {
+    /// The number after its last second.
+    end: u64,
+    what: T,
+    /// What each worker had when it reported of it last.
+    levels: Vec<Option<Levels>>,
+}
+
+/// Seconds that are complete.
+pub(super) struct Complete<T> {
+    /// The first one's number.
+    pub number: u64,
+    /// How many.
+    pub length: u64,
+    /// What was counted in them.
+    pub what: T,
+    /// What all workers together had at their end. Workers report at different times, so it is not what they had last.
+    pub levels: Levels,
+}
+
+impl<T: Counted> Seconds<T> {
+    /// Of this many workers.
+    pub fn new(workers: usize) -> Self {
+        Seconds { first: 0, pending: VecDeque::new(), spare: Vec::new(), levels: vec![(0, 0); workers] }
+    }
+
+    /// The one that contains an interval, of which a worker reports, and what it had at the interval's end. `make` makes
+    /// new ones.
+    pub fn of(&mut self, ns: Range<u64>, (worker, level): (usize, Levels), make: impl Fn() -> T) -> &mut T {
         let (first, last) = (ns.start / SECOND_NS, (ns.end.max(ns.start + 1) - 1) / SECOND_NS);
         while self.end() < first {
-            self.push(self.end() + 1, &tick);
+            self.push(self.end() + 1, &make);
         }
-        if self.pending.back().is_none_or(|(end, _)| *end <= first) {
-            self.push((last + 1).max(self.end() + 1), &tick);
+        if self.pending.back().is_none_or(|second| second.end <= first) {
+            self.push((last + 1).max(self.end() + 1), &make);
         }
-        let at = self.pending.partition_point(|(end, _)| *end <= first);
-        while self.pending[at].0 <= last {
-            let Some((end, mut later)) = self.pending.remove(at + 1) else { break };
-            self.pending[at].0 = end;
-            merge(&mut self.pending[at].1, &mut later);
-            self.give_back(later);
+        let at = self.pending.partition_point(|second| second.end <= first);
+        while self.pending[at].end <= last {
+            let Some(mut later) = self.pending.remove(at + 1) else { break };
+            let second = &mut self.pending[at];
+            second.end = later.end;
+            second.what.join(&mut later.what);
+            second.levels.iter_mut().zip(later.levels).for_each(|(level, later)| *level = later.or(*level));
+            self.give_back(later.what);
         }
-        let (end, second) = &mut self.pending[at];
-        *end = (last + 1).max(*end);
-        second
+        let second = &mut self.pending[at];
+        second.end = (last + 1).max(second.end);
+        second.levels[worker] = Some(level);
+        &mut second.what
     }
 
     /// Everything up to that number becomes one.
-    fn push(&mut self, end: u64, tick: impl Fn() -> Tick) {
-        let from_s = self.end() as f64;
-        let mut second = self.spare.pop().unwrap_or_default();
-        second.tick = Tick { from_s, to_s: from_s, ..tick() };
-        self.pending.push_back((end, second));
+    fn push(&mut self, end: u64, make: impl Fn() -> T) {
+        let from_ns = self.end() * SECOND_NS;
+        let mut what = self.spare.pop().unwrap_or_else(make);
+        what.begin_at(from_ns);
+        self.pending.push_back(Pending { end, what, levels: vec![None; self.levels.len()] });
     }
 
     /// The number after the last.
     fn end(&self) -> u64 {
-        self.pending.back().map_or(self.first, |(end, _)| *end)
+        self.pending.back().map_or(self.first, |second| second.end)
     }
 
-    /// The first, if it ended by then: its number, and how many seconds it covers.
-    pub fn complete(&mut self, reported_ns: u64) -> Option<(u64, u64, Second)> {
-        let (end, _) = self.pending.front().filter(|(end, _)| *end * SECOND_NS <= reported_ns)?;
-        let (number, length) = (self.first, end - self.first);
-        self.first = *end;
-        self.pending.pop_front().map(|(_, second)| (number, length, second))
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The first, if it ended by then.
+    pub fn complete(&mut self, reported_ns: u64) -> Option<Complete<T>> {
+        let second = self.pending.pop_front_if(|second| second.end * SECOND_NS <= reported_ns)?;
+        let (number, length) = (self.first, second.end - self.first);
+        self.first = second.end;
+        for (level, new) in self.levels.iter_mut().zip(second.levels) {
+            *level = new.unwrap_or(*level);
+        }
+        let levels = self.levels.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        Some(Complete { number, length, what: second.what, levels })
     }
 
     /// Takes back one that was reported.
-    pub fn give_back(&mut self, mut second: Second) {
-        second.window.clear();
-        second.before.clear();
-        second.by_tag.values_mut().for_each(TagMeasured::clear);
-        second.ids = Ids::default();
+    pub fn give_back(&mut self, mut second: T) {
+        second.clear();
         self.spare.push(second);
     }
 }
 
-/// Levels at the end of a second are those of the later one.
-fn merge(second: &mut Second, later: &mut Second) {
-    let (tick, other) = (&mut second.tick, &later.tick);
-    tick.counts.merge(&other.counts);
-    (tick.counts.in_flight, tick.connections) = (other.counts.in_flight, other.connections);
-    tick.to_s = tick.to_s.max(other.to_s);
-    tick.bytes.sent += other.bytes.sent;
-    tick.bytes.received += other.bytes.received;
-    for (status, n) in &other.statuses {
-        *tick.statuses.entry(*status).or_default() += n;
+impl Counted for Second {
+    fn begin_at(&mut self, ns: u64) {
+        let from_s = ns as f64 / 1e9;
+        (self.tick.from_s, self.tick.to_s) = (from_s, from_s);
     }
-    second.window.merge(&later.window);
-    second.before.merge(&later.before);
-    for (tag, measured) in &later.by_tag {
-        second.by_tag.entry(tag.clone()).or_default().merge(measured);
+
+    fn join(&mut self, later: &mut Second) {
+        let (tick, other) = (&mut self.tick, &later.tick);
+        tick.counts.merge(&other.counts);
+        tick.to_s = tick.to_s.max(other.to_s);
+        tick.bytes.sent += other.bytes.sent;
+        tick.bytes.received += other.bytes.received;
+        for (status, n) in &other.statuses {
+            *tick.statuses.entry(*status).or_default() += n;
+        }
+        self.window.merge(&later.window);
+        self.before.merge(&later.before);
+        for (tag, measured) in &later.by_tag {
+            self.by_tag.entry(tag.clone()).or_default().merge(measured);
+        }
+        self.ids.append(&mut later.ids);
     }
-    second.ids.append(&mut later.ids);
+
+    /// The load's name and batch stay.
+    fn clear(&mut self) {
+        self.tick =
+            Tick { load: std::mem::take(&mut self.tick.load), batch: self.tick.batch, ..Tick::default() };
+        self.window.clear();
+        self.before.clear();
+        self.by_tag.values_mut().for_each(TagMeasured::clear);
+        self.ids = Ids::default();
+    }
+}
+
+impl Counted for Batch {
+    fn begin_at(&mut self, ns: u64) {
+        (self.from_ns, self.until_ns) = (ns, ns);
+    }
+
+    fn join(&mut self, later: &mut Batch) {
+        self.add(later);
+    }
+
+    fn clear(&mut self) {
+        Batch::clear(self);
+    }
 }

@@ -6,8 +6,10 @@ use std::sync::mpsc::channel;
 
 use loadlab_record::summary::Generator;
 
-use super::{Channels, Collector, Control, LoadError, LoadEvent, Origin, Outcome, recorder_for};
+use super::threads::{Channels, give_back, recorder_for};
+use super::{Collector, Control, LoadError, LoadEvent, Origin, Outcome};
 use crate::io::{Io, Ops, Wait, sim};
+use crate::measure::batch::Batch;
 use crate::spec::LoadSpec;
 use crate::start::Start;
 use crate::worker::{Next, Worker, WorkerEnd, end, open_held};
@@ -22,7 +24,8 @@ pub fn simulate<S: sim::Server>(
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<Outcome, LoadError> {
-    simulate_slots(spec, 0..spec.threads as u64, control, io, observer)
+    let first = spec.elsewhere.before;
+    simulate_slots(spec, first..first + spec.threads as u64, control, io, observer)
 }
 
 /// The same for one load thread's share, from 0.
@@ -46,27 +49,45 @@ fn simulate_slots<S: sim::Server>(
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<Outcome, LoadError> {
-    let (full, batches) = channel();
     let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };
-    let start = Start::new(origin.start_ns, origin.first_id, spec.held.as_ref().map(|_| spec.threads));
+    let start = Start::new(origin.start_ns, origin.first_id, None);
+    let threads = slots.end - slots.start;
+    let mut collector = Collector::new(spec, origin, &start, threads as usize);
+    let ends = on_slots(spec, slots, control, io, &mut |batch| collector.add(batch, observer))?;
+    collector.end(observer);
+    Ok(collector.outcome(ends, Generator { io: "sim".into(), threads, ..Generator::default() }))
+}
+
+/// Runs the simulated load threads with these numbers to their end; `take` gets what they count.
+///
+/// # Errors
+/// The load runs on without advancing its clock: a bug of ours.
+pub(super) fn on_slots<S: sim::Server>(
+    spec: &LoadSpec,
+    slots: Range<u64>,
+    control: &Control,
+    io: &mut sim::Sim<S>,
+    take: &mut dyn FnMut(&mut Batch),
+) -> Result<Vec<WorkerEnd>, LoadError> {
+    let (full, batches) = channel();
     let (mut threads, mut empties) = (Vec::new(), Vec::new());
     for slot in slots {
         let (give_back, empty) = channel();
         let recorder = recorder_for(spec, threads.len(), Channels { full: full.clone(), empty });
-        let worker = Worker::new(spec, &control.0, slot, origin.first_id, recorder);
+        let worker = Worker::new(spec, &control.0, slot, 0, recorder);
         threads.push(Thread { worker, state: State::Begins });
         empties.push(give_back);
     }
     drop(full);
-    let mut collector = Collector::new(spec, origin, &start);
+    let mut collect = |mut batch: Box<Batch>| {
+        take(&mut batch);
+        give_back(batch, &empties);
+    };
     // Drained while the load runs, as for real threads: a long one would otherwise be held in memory whole.
-    let between = || batches.try_iter().for_each(|batch| collector.add(batch, &empties, observer));
-    let ends = take_turns(io, &mut threads, between);
-    let ends = ends.map_err(|error| LoadError::Io { backend: "sim", error })?;
-    let count = threads.len();
+    let ends = take_turns(io, &mut threads, || batches.try_iter().for_each(&mut collect));
     drop(threads);
-    collector.collect(&batches, &empties, observer);
-    Ok(collector.outcome(ends, Generator { io: "sim".into(), threads: count as u64, ..Generator::default() }))
+    batches.iter().for_each(collect);
+    ends.map_err(|error| LoadError::Io { backend: "sim", error })
 }
 
 /// A simulated load thread.

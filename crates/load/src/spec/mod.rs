@@ -45,7 +45,7 @@ pub struct LoadSpec {
     /// status alone. There may be several orders then, and [`LoadSpec::order`] means nothing.
     pub journey: Option<Box<crate::journey::script::Journey>>,
     /// Who takes which request next; paced users always go through their own.
-    pub order: Order,
+    pub order: RequestOrder,
     /// TLS, where hosts are reached by https.
     pub tls: Option<Box<TlsSpec>>,
     /// HTTP/2, if spoken; otherwise HTTP/1.1.
@@ -64,8 +64,10 @@ pub struct LoadSpec {
     pub pool: Option<Arc<ConnectionPool>>,
     /// Addresses to connect from, in turn; empty leaves it to the kernel.
     pub sources: Vec<std::net::IpAddr>,
-    /// Load threads.
+    /// Load threads of this process.
     pub threads: usize,
+    /// Load threads elsewhere that send the rest of this load.
+    pub elsewhere: Elsewhere,
     /// Cores to bind them to, in turn; empty leaves them free.
     pub cpus: Vec<usize>,
     /// The backend.
@@ -74,6 +76,16 @@ pub struct LoadSpec {
     pub seed: u64,
     /// What no example, error or message may show, besides what users capture.
     pub secrets: Secrets,
+}
+
+/// Load threads of other processes that send the same load. All of a load's threads are numbered, process after process,
+/// and each takes its share of the whole: which part this process sends depends on nothing but these numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Those of processes before this one.
+    pub before: u64,
+    /// Those of processes after it.
+    pub after: u64,
 }
 
 /// Who decides when a request falls due.
@@ -153,7 +165,7 @@ pub struct Held {
 
 /// Who takes which request next, in the closed model; a rate always takes the next one in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum RequestOrder {
     /// Each user goes through all of them in order, again and again.
     #[default]
     Journey,
@@ -197,7 +209,7 @@ impl LoadSpec {
             keep_alive: true,
             requests,
             journey: None,
-            order: Order::Journey,
+            order: RequestOrder::Journey,
             tls: None,
             http2: None,
             hosts: vec![vec![address.into()]],
@@ -207,6 +219,7 @@ impl LoadSpec {
             pool: None,
             sources: Vec::new(),
             threads: 1,
+            elsewhere: Elsewhere::default(),
             cpus: Vec::new(),
             io: IoChoice::Auto,
             seed: 1,
@@ -229,14 +242,14 @@ impl LoadSpec {
         if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
     }
 
-    /// How many of the threads have something to do: no more than there are users, or requests in flight. Work is
+    /// How many of the threads, here and elsewhere, have something to do: no more than there are users, or requests in flight. Work is
     /// divided among these alone, or a part of it would be left undone.
     pub fn busy_threads(&self) -> u64 {
         let most = match self.model {
             Model::Closed { users } => users,
             Model::Open { max_in_flight, .. } => max_in_flight,
         };
-        (self.threads as u64).min(most).max(1)
+        (self.elsewhere.before + self.threads as u64 + self.elsewhere.after).min(most).max(1)
     }
 
     /// Most connections one thread may have at one time.

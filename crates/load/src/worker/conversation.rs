@@ -12,11 +12,11 @@ use loadlab_record::outcome::{Failure, Outcome};
 use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
 use crate::journey::response::{BufferedResponse, Ended};
-use crate::journey::script::Part;
+use crate::journey::script::TalkPart;
 use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
-use crate::protocol::websocket::{Event, Fault, Kind};
+use crate::protocol::websocket::{Event, Fault, MessageType};
 use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Phase;
@@ -53,7 +53,7 @@ impl<'r> Worker<'r> {
     }
 
     /// The part that an exchange is at.
-    fn part(&self, id: u32) -> Option<&Part> {
+    fn part(&self, id: u32) -> Option<&TalkPart> {
         let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.under_way)?;
         self.journey.as_ref()?.talk(exchange.request).map(|talk| &talk.part)
     }
@@ -63,10 +63,10 @@ impl<'r> Worker<'r> {
             return Doing::Nothing;
         }
         match self.part(self.conns.table[conn as usize].exchange) {
-            None | Some(Part::Open { .. }) => Doing::Nothing,
-            Some(Part::Say { wait: None, .. }) => Doing::Saying,
-            Some(Part::Say { wait: Some(_), .. }) => Doing::Waiting,
-            Some(Part::Goodbye) => Doing::Leaving,
+            None | Some(TalkPart::Open { .. }) => Doing::Nothing,
+            Some(TalkPart::Say { wait: None, .. }) => Doing::Saying,
+            Some(TalkPart::Say { wait: Some(_), .. }) => Doing::Waiting,
+            Some(TalkPart::Goodbye) => Doing::Leaving,
         }
     }
 
@@ -81,9 +81,9 @@ impl<'r> Worker<'r> {
     pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
         let conn = self.slots.exchanges[id as usize].conn;
         let is_goodbye = match self.part(id) {
-            Some(Part::Goodbye) => true,
-            Some(Part::Say { .. }) => false,
-            None | Some(Part::Open { .. }) => {
+            Some(TalkPart::Goodbye) => true,
+            Some(TalkPart::Say { .. }) => false,
+            None | Some(TalkPart::Open { .. }) => {
                 self.end_conversation(ops, conn);
                 return false;
             }
@@ -107,7 +107,7 @@ impl<'r> Worker<'r> {
     /// Sends the opening on a connection.
     pub(crate) fn open_conversation(&mut self, conn: ConnId) {
         let keeps = match self.part(self.conns.table[conn as usize].exchange) {
-            Some(Part::Open { keeps, .. }) => *keeps,
+            Some(TalkPart::Open { keeps, .. }) => *keeps,
             _ => return,
         };
         let number = self.share.number_of(conn);
@@ -128,7 +128,7 @@ impl<'r> Worker<'r> {
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &mut self.journey) else {
             return;
         };
-        let Some(Part::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else { return };
+        let Some(TalkPart::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else { return };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
         let mut kept = journey.room(request, exchange.buffered.take());
         let Conversations { links, out, rooms, .. } = conversations;
@@ -139,7 +139,7 @@ impl<'r> Worker<'r> {
         let said = journey.say(id, request, now, &mut kept);
         match (said, kind) {
             (Err(fault), _) => result = Err(StepFailure::Unwritten(fault)),
-            (Ok(text), Some(Kind::Text)) if std::str::from_utf8(text).is_err() => {
+            (Ok(text), Some(MessageType::Text)) if std::str::from_utf8(text).is_err() => {
                 result = Err(StepFailure::NotText);
             }
             (Ok(text), Some(kind)) => {
@@ -382,7 +382,8 @@ impl<'r> Worker<'r> {
     fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
-        let Some(Part::Say { wait: Some(wait), .. }) = journey.talk(exchange.request).map(|t| &t.part) else {
+        let Some(TalkPart::Say { wait: Some(wait), .. }) = journey.talk(exchange.request).map(|t| &t.part)
+        else {
             return None;
         };
         let passes_over = wait.passes_over;
@@ -413,7 +414,9 @@ impl<'r> Worker<'r> {
         exchange.answered = true;
         let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &self.journey) else { return };
         let talk = journey.talk(exchange.request).map(|t| &t.part);
-        let (Some(link), Some(Part::Open { opening, .. })) = (conversations.link(conn), talk) else { return };
+        let (Some(link), Some(TalkPart::Open { opening, .. })) = (conversations.link(conn), talk) else {
+            return;
+        };
         let received = opening.receive(&mut link.partial, bytes);
         let head = match &received {
             Ok(Some(end)) => &bytes[..*end],

@@ -11,8 +11,9 @@ use crate::io::Ops;
 use crate::journey::failure::StepFailure;
 use crate::journey::order::Step;
 use crate::measure::examples::Reason;
+use crate::random::Random;
 use crate::schedule::think;
-use crate::spec::Order;
+use crate::spec::RequestOrder;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::Mode;
@@ -207,7 +208,7 @@ impl<'r> Worker<'r> {
         match &mut self.journey {
             None => {}
             Some(journey) if journey.has_sessions() => journey.arrive(place, number, index),
-            Some(journey) => journey.take_rows(place),
+            Some(journey) => journey.take_rows(place, number),
         }
     }
 
@@ -215,9 +216,8 @@ impl<'r> Worker<'r> {
     /// if the schedule is over.
     fn session_next(&mut self, ops: &mut impl Ops<'r>, place: u32, now: u64) {
         let last = self.slots.exchanges[place as usize].request;
-        let own = self.journey.as_ref().and_then(|j| j.pause_of(place, last));
+        let due = now + self.think_ns(place, last);
         let Pacer::Open(open) = &mut self.pacer else { return };
-        let due = now + think::draw(own.unwrap_or(self.spec.think), &mut open.random);
         if due > now {
             return open.later.push(Reverse((due, place)));
         }
@@ -243,6 +243,17 @@ impl<'r> Worker<'r> {
         }
     }
 
+    /// How long a user thinks after a request: drawn from its own random numbers, so that it does not matter which
+    /// thread or machine it is on.
+    fn think_ns(&mut self, id: u32, last: u32) -> u64 {
+        let Some(journey) = &mut self.journey else {
+            let user = Random::of(self.spec.seed ^ 0x5eed_0002, self.share.number_of(id));
+            return think::draw(self.spec.think, &mut user.skip(self.slots.exchanges[id as usize].begun));
+        };
+        let think = journey.pause_of(id, last).unwrap_or(self.spec.think);
+        think::draw(think, journey.random_of(id))
+    }
+
     /// A user is free: its next request falls due once it has thought and is active.
     fn user_next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, over: bool) {
         if over {
@@ -263,14 +274,13 @@ impl<'r> Worker<'r> {
             return;
         }
         let last = self.slots.exchanges[id as usize].request;
-        let own = self.journey.as_ref().and_then(|j| j.pause_of(id, last));
-        let Pacer::Closed(users) = &mut self.pacer else { return };
+        let Pacer::Closed(users) = &self.pacer else { return };
         if users.budget == 0 || self.slots.exchanges[id as usize].begun >= users.each {
             return;
         }
         let thought = match self.journey.as_ref().and_then(|j| j.redirected_to(id)) {
             Some(_) => now,
-            None => now + think::draw(own.unwrap_or(self.spec.think), &mut users.random),
+            None => now + self.think_ns(id, last),
         };
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),
@@ -303,8 +313,8 @@ impl<'r> Worker<'r> {
         }
         let exchange = &mut self.slots.exchanges[id as usize];
         let number = match self.spec.order {
-            Order::Journey => exchange.begun,
-            Order::Shared => users.number,
+            RequestOrder::Journey => exchange.begun,
+            RequestOrder::Shared => users.number,
         };
         exchange.begun += 1;
         users.number += 1;

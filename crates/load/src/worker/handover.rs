@@ -19,12 +19,17 @@ impl<'r> Worker<'r> {
         self.spec.pool.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
     }
 
+    /// This thread's part of the pool.
+    fn shard(&self) -> usize {
+        (self.share.slot - self.spec.elsewhere.before) as usize
+    }
+
     /// Takes over what the previous load has left. Call it before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
         let Some(pool) = self.pool() else { return };
         let mut places = self.places();
         // Unneeded connections are closed: a server must not hold more than this load has.
-        for spare in pool.take(self.share.slot as usize) {
+        for spare in pool.take(self.shard()) {
             if let (Some(address), Some(id)) = (self.address_for(&spare), places.next(spare.host))
                 && spare.is_good()
                 && self.take_up_one(ops, id, address, spare)
@@ -97,10 +102,7 @@ impl<'r> Worker<'r> {
             self.measure.recorder.closed();
             let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(id));
             let session = self.mode.streams().and_then(|streams| streams.hand_over(id));
-            pool.put(
-                self.share.slot as usize,
-                PooledConnection { host, address, socket: Some(socket), tls, session },
-            );
+            pool.put(self.shard(), PooledConnection { host, address, socket: Some(socket), tls, session });
         }
         for id in 0..self.conns.table.len() as u32 {
             self.close(ops, id);

@@ -83,7 +83,7 @@ pub struct Worker<'r> {
 }
 
 /// The end of a worker's schedule, early or by time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Stopped {
     /// When, on the load's clock.
     pub at_ns: u64,
@@ -92,6 +92,7 @@ pub struct Stopped {
 }
 
 /// What a worker leaves.
+#[derive(Clone, Debug, Default)]
 pub struct WorkerEnd {
     /// When it ended, on the load's clock.
     pub ended_ns: u64,

@@ -5,7 +5,6 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use loadlab_record::schedule::{Until, WhenBehind};
 
-use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::schedule::level::Level;
 use crate::schedule::share::Share;
@@ -41,8 +40,6 @@ pub struct Users {
     /// Users whose next request falls due later because they think, have a pace, or rest: when, who. Each user is here
     /// at most once.
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
-    /// For think times.
-    pub random: Random,
     /// The schedule is over: the next user to leave.
     pub leaving: Option<u32>,
 }
@@ -59,8 +56,6 @@ pub struct Open {
     pub free: Vec<u32>,
     /// Users that have arrived and whose next request falls due later: when, who.
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
-    /// For think times.
-    pub random: Random,
     /// Most places.
     pub cap: usize,
     /// What happens to requests that find no place.
@@ -86,20 +81,9 @@ impl Pacer {
                     }
                     _ => u64::MAX,
                 };
-                let random = Random::new(spec.seed ^ 0x5eed_0002 ^ share.slot.rotate_left(32));
                 let later = BinaryHeap::new();
                 let level = spec.level(*users as f64);
-                Pacer::Closed(Users {
-                    count,
-                    awake: 0,
-                    budget,
-                    each,
-                    number,
-                    level,
-                    later,
-                    random,
-                    leaving: None,
-                })
+                Pacer::Closed(Users { count, awake: 0, budget, each, number, level, later, leaving: None })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
                 let (end_ns, number) = match spec.until {
@@ -117,7 +101,6 @@ impl Pacer {
                     backlog: Backlog::default(),
                     free: Vec::new(),
                     later: BinaryHeap::new(),
-                    random: Random::new(spec.seed ^ 0x5eed_0002 ^ share.slot.rotate_left(32)),
                     cap: share.of(*max_in_flight).min(held).max(1) as usize,
                     when_behind: *when_behind,
                 })

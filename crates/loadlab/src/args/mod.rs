@@ -15,7 +15,7 @@ use loadlab_record::units;
 
 use given::{Header, header};
 use request::RequestArgs;
-use serving::{Collector, Endpoint, Wanted};
+use serving::{Collector, Endpoint, MetricsTargets};
 
 /// Find out how much load a system takes, what its bottleneck is, and whether a change helped
 #[derive(Debug, Parser)]
@@ -226,7 +226,7 @@ impl MetricArgs {
     ///
     /// # Errors
     /// In words: a file of headers cannot be read.
-    pub fn wanted(&self) -> Result<Wanted, String> {
+    pub fn wanted(&self) -> Result<MetricsTargets, String> {
         let every = std::time::Duration::from_nanos(self.otlp_interval);
         let headers = given::headers(&self.otlp_headers, "--otlp-header", true)?;
         let collector = |endpoint: &Endpoint| Collector {
@@ -235,7 +235,7 @@ impl MetricArgs {
             ca: self.otlp_ca.clone(),
             headers: headers.clone(),
         };
-        Ok(Wanted { prometheus: self.prometheus, otlp: self.otlp.as_ref().map(collector) })
+        Ok(MetricsTargets { prometheus: self.prometheus, otlp: self.otlp.as_ref().map(collector) })
     }
 }
 

@@ -34,7 +34,7 @@ impl FromStr for Address {
 
 /// Where metrics are wanted.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct MetricsTargets {
     /// Served here.
     pub prometheus: Option<SocketAddr>,
     /// Pushed there.

@@ -7,7 +7,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::resident;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::spec::{Held, Http2, Order};
+use loadlab_load::spec::{Elsewhere, Held, Http2, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
@@ -195,7 +195,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             journey: None,
             tls,
             http2,
-            order: Order::Shared,
+            order: RequestOrder::Shared,
             hosts,
             proxy,
             tags: Vec::new(),
@@ -203,6 +203,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             held: args.connections.map(|connections| Held { connections, rate_per_s: args.connect_rate }),
             sources,
             threads,
+            elsewhere: Elsewhere::default(),
             cpus,
             io: io_of(args.io),
             seed: args.seed,

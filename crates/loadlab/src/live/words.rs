@@ -1,7 +1,7 @@
 //! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
 
 use loadlab_analysis::metric::{self, Metric};
-use loadlab_record::bottleneck::Kind;
+use loadlab_record::bottleneck::BottleneckKind;
 use loadlab_record::figure::FigureValue;
 use loadlab_record::manifest::FigureFacts;
 use loadlab_record::summary::{Doubt, Summary, Verdict};
@@ -59,7 +59,7 @@ pub fn doubt_words(doubt: &Doubt) -> String {
 pub fn bottleneck_words(summary: &Summary) -> String {
     let Some(bottleneck) = &summary.bottleneck else { return String::new() };
     match (&bottleneck.component, bottleneck.kind) {
-        (_, Kind::Nothing) => ", nothing saturated".to_owned(),
+        (_, BottleneckKind::Nothing) => ", nothing saturated".to_owned(),
         (Some(component), kind) => format!(", first bottleneck {component} ({})", kind.name()),
         (None, kind) => format!(", first bottleneck not located ({})", kind.name()),
     }

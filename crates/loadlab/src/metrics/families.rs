@@ -12,7 +12,7 @@ pub type Labels = Vec<(&'static str, String)>;
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// It only grows, from the beginning of a trial on.
     Counter,
     /// It goes up and down.
@@ -29,7 +29,7 @@ pub struct Family {
     /// Its unit, in UCUM notation.
     pub unit: &'static str,
     /// Its type.
-    pub kind: Kind,
+    pub kind: MetricType,
     /// Its description.
     pub help: &'static str,
     /// Its values; never empty.
@@ -43,12 +43,12 @@ pub fn families(state: &State) -> Vec<Family> {
         all.of.push(("trial", state.trial.clone()));
     }
     let phase = vec![(vec![("phase", state.phase.clone())], 1.0)];
-    all.add(("phase", "", "1", Kind::Gauge), "1 for what is being done", phase);
+    all.add(("phase", "", "1", MetricType::Gauge), "1 for what is being done", phase);
     loads(&mut all, &state.loads);
     components(&mut all, &state.components);
     let probe = |p: &Probe| Some((vec![("probe", p.name.clone())], p.values.back().copied().flatten()?));
     let probes = state.probes.iter().filter_map(probe).collect();
-    all.add(("probe", "", "1", Kind::Gauge), "Last reading of a probe of the plan", probes);
+    all.add(("probe", "", "1", MetricType::Gauge), "Last reading of a probe of the plan", probes);
     all.list
 }
 
@@ -61,7 +61,7 @@ struct Families {
 impl Families {
     fn add(
         &mut self,
-        (name, suffix, unit, kind): (&'static str, &'static str, &'static str, Kind),
+        (name, suffix, unit, kind): (&'static str, &'static str, &'static str, MetricType),
         help: &'static str,
         points: Vec<(Labels, f64)>,
     ) {
@@ -97,15 +97,19 @@ fn loads(all: &mut Families, loads: &[Load]) {
         let failures = counts.failures.nonzero().map(|(kind, n)| of(kind.name(), n));
         std::iter::once(of("ok", counts.ok)).chain(failures).collect()
     });
-    all.add(("requests", "_total", "{request}", Kind::Counter), "Requests that ended, by how", outcomes);
+    all.add(
+        ("requests", "_total", "{request}", MetricType::Counter),
+        "Requests that ended, by how",
+        outcomes,
+    );
     let due = each(&|_, counts| one(counts.due as f64));
-    all.add(("due", "_total", "{request}", Kind::Counter), "Requests that fell due", due);
+    all.add(("due", "_total", "{request}", MetricType::Counter), "Requests that fell due", due);
     let dropped = each(&|_, counts| one(counts.dropped as f64));
-    all.add(("dropped", "_total", "{request}", Kind::Counter), "Requests due and never sent", dropped);
+    all.add(("dropped", "_total", "{request}", MetricType::Counter), "Requests due and never sent", dropped);
     let in_flight = each(&|p, _| one(p.counts.in_flight as f64));
-    all.add(("in_flight", "", "{request}", Kind::Gauge), "Requests without an answer yet", in_flight);
+    all.add(("in_flight", "", "{request}", MetricType::Gauge), "Requests without an answer yet", in_flight);
     let connections = each(&|p, _| one(p.connections as f64));
-    all.add(("connections", "", "{connection}", Kind::Gauge), "Connections open", connections);
+    all.add(("connections", "", "{connection}", MetricType::Gauge), "Connections open", connections);
     let quantiles = each(&|p, _| {
         let reported = [("0.5", p.p50_ms), ("0.99", p.p99_ms)];
         reported
@@ -114,36 +118,40 @@ fn loads(all: &mut Families, loads: &[Load]) {
             .collect()
     });
     let help = "Response times of ok outcomes since the load began";
-    all.add(("response", "_seconds", "s", Kind::Gauge), help, quantiles);
+    all.add(("response", "_seconds", "s", MetricType::Gauge), help, quantiles);
 }
 
 /// A figure of components: its type, its description, and how it is read.
 type OfComponents =
-    ((&'static str, &'static str, &'static str, Kind), &'static str, fn(&Sample) -> Option<f64>);
+    ((&'static str, &'static str, &'static str, MetricType), &'static str, fn(&Sample) -> Option<f64>);
 
 const OF_COMPONENTS: [OfComponents; 8] = [
-    (("component_cpu", "_seconds_total", "s", Kind::Counter), "CPU time", cpu_s),
-    (("component_throttled", "_seconds_total", "s", Kind::Counter), "Time stopped by a CPU limit", |s| {
-        s.throttled_s
-    }),
-    (("component_memory", "_bytes", "By", Kind::Gauge), "Memory", |s| {
+    (("component_cpu", "_seconds_total", "s", MetricType::Counter), "CPU time", cpu_s),
+    (
+        ("component_throttled", "_seconds_total", "s", MetricType::Counter),
+        "Time stopped by a CPU limit",
+        |s| s.throttled_s,
+    ),
+    (("component_memory", "_bytes", "By", MetricType::Gauge), "Memory", |s| {
         Some(s.memory_bytes.or(s.resident_bytes)? as f64)
     }),
-    (("component_memory_limit", "_bytes", "By", Kind::Gauge), "Limit of memory", |s| {
+    (("component_memory_limit", "_bytes", "By", MetricType::Gauge), "Limit of memory", |s| {
         Some(s.memory_limit_bytes? as f64)
     }),
-    (("component_network_received", "_bytes_total", "By", Kind::Counter), "Received", |s| {
+    (("component_network_received", "_bytes_total", "By", MetricType::Counter), "Received", |s| {
         Some(s.net_in_bytes? as f64)
     }),
-    (("component_network_sent", "_bytes_total", "By", Kind::Counter), "Sent", |s| {
+    (("component_network_sent", "_bytes_total", "By", MetricType::Counter), "Sent", |s| {
         Some(s.net_out_bytes? as f64)
     }),
-    (("component_block_read", "_bytes_total", "By", Kind::Counter), "Read from block devices", |s| {
+    (("component_block_read", "_bytes_total", "By", MetricType::Counter), "Read from block devices", |s| {
         Some(s.block_read_bytes? as f64)
     }),
-    (("component_block_written", "_bytes_total", "By", Kind::Counter), "Written to block devices", |s| {
-        Some(s.block_written_bytes? as f64)
-    }),
+    (
+        ("component_block_written", "_bytes_total", "By", MetricType::Counter),
+        "Written to block devices",
+        |s| Some(s.block_written_bytes? as f64),
+    ),
 ];
 
 fn components(all: &mut Families, components: &[Component]) {

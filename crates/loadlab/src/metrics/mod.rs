@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 
 use loadlab_run::RunEvent;
 
-use crate::args::serving::Wanted;
+use crate::args::serving::MetricsTargets;
 use crate::exit::Ended;
 use crate::live::state::State;
 use otlp::Pusher;
@@ -34,7 +34,7 @@ impl Metrics {
     ///
     /// # Errors
     /// They cannot be served on the given address, or pushed as requested.
-    pub fn start(wanted: Wanted, title: &str) -> Result<Option<Metrics>, Ended> {
+    pub fn start(wanted: MetricsTargets, title: &str) -> Result<Option<Metrics>, Ended> {
         if wanted.prometheus.is_none() && wanted.otlp.is_none() {
             return Ok(None);
         }

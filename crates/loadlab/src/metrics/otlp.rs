@@ -19,7 +19,7 @@ use loadlab_run::{TlsWords, tls_spec};
 use serde_json::{Value, json};
 
 use super::Known;
-use super::families::{Family, Kind, Labels, families};
+use super::families::{Family, Labels, MetricType, families};
 use crate::args::serving::{Collector, Endpoint};
 use crate::exit::Ended;
 use crate::serve::Within;
@@ -287,12 +287,12 @@ fn metric(family: &Family, since: &str, now: &str) -> Value {
         "unit": family.unit,
     });
     match family.kind {
-        Kind::Counter => {
+        MetricType::Counter => {
             // 2: AGGREGATION_TEMPORALITY_CUMULATIVE
             metric["sum"] =
                 json!({ "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": points(true) });
         }
-        Kind::Gauge => metric["gauge"] = json!({ "dataPoints": points(false) }),
+        MetricType::Gauge => metric["gauge"] = json!({ "dataPoints": points(false) }),
     }
     metric
 }

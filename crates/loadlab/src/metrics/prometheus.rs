@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use loadlab_analysis::Exit;
 
 use super::Known;
-use super::families::{Family, Kind, families};
+use super::families::{Family, MetricType, families};
 use crate::exit::Ended;
 use crate::live::state::State;
 use crate::serve::guard::{Host, Refusal, admit_without_token};
@@ -49,8 +49,8 @@ fn exposition(state: &State) -> String {
     let mut out = String::new();
     for Family { name, suffix, kind, help, points, .. } in families(state) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
         };
         let _ = writeln!(out, "# HELP loadlab_{name}{suffix} {help}\n# TYPE loadlab_{name}{suffix} {kind}");
         for (labels, value) in points {

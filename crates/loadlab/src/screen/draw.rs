@@ -19,7 +19,7 @@ use crate::live::words;
 /// Draws it all.
 pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
     let area = frame.area();
-    let page = Page { width: usize::from(area.width), colour };
+    let page = Drawing { width: usize::from(area.width), colour };
     frame.render_widget(Paragraph::new(page.lines(state, now_s, usize::from(area.height))), area);
     disarm(frame.buffer_mut());
 }
@@ -35,12 +35,12 @@ fn disarm(buffer: &mut Buffer) {
     }
 }
 
-struct Page {
+struct Drawing {
     width: usize,
     colour: bool,
 }
 
-impl Page {
+impl Drawing {
     /// As many lines as there are rows.
     fn lines(&self, state: &State, now_s: f64, rows: usize) -> Vec<Line<'static>> {
         let mut lines = self.head(state, now_s);

@@ -40,7 +40,7 @@ pub fn answer_each(
     let (answer, taken) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     spawn(name, move || {
         for stream in connections(&listener) {
-            let Some(place) = Place::take(&taken) else { continue };
+            let Some(place) = ConnectionPermit::take(&taken) else { continue };
             let answer = answer.clone();
             // If there is no thread for it, the connection is closed and its place is freed with the closure.
             let _ = spawn(name, move || {
@@ -53,16 +53,16 @@ pub fn answer_each(
 }
 
 /// One of a limited number of connections.
-struct Place(Arc<AtomicUsize>);
+struct ConnectionPermit(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(taken: &Arc<AtomicUsize>) -> Option<Place> {
-        let place = Place(taken.clone());
+impl ConnectionPermit {
+    fn take(taken: &Arc<AtomicUsize>) -> Option<ConnectionPermit> {
+        let place = ConnectionPermit(taken.clone());
         (taken.fetch_add(1, Ordering::AcqRel) < MOST_CONNECTIONS).then_some(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -30,12 +30,12 @@ pub struct Feed {
 
 #[derive(Default)]
 struct Pages {
-    following: Vec<Page>,
+    following: Vec<Follower>,
     /// The last frame: everything is over.
     end: Option<Arc<str>>,
 }
 
-struct Page {
+struct Follower {
     queue: SyncSender<Arc<str>>,
     /// It has had its first frame.
     has_all: bool,
@@ -127,7 +127,7 @@ impl Feed {
             return Err(end.clone());
         }
         let (queue, frames) = sync_channel(QUEUE);
-        pages.following.push(Page { queue, has_all: false });
+        pages.following.push(Follower { queue, has_all: false });
         self.woken.notify_all();
         Ok(frames)
     }

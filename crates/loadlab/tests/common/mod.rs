@@ -1,6 +1,5 @@
 //! Runs the binary as a user would, and reads its results: exit code, standard output, standard error.
 
-pub mod alone;
 pub mod chat;
 pub mod demo;
 pub mod network;

@@ -12,7 +12,7 @@ use loadlab_record::units::{format_bytes, format_count, plural};
 
 use crate::model::journey::Step;
 use crate::model::part::{Command, ComponentKind, Lifetime};
-use crate::model::plan::{Order, Plan};
+use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{
     Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
 };
@@ -51,8 +51,8 @@ fn trials(plan: &Plan) -> String {
     let each = if trials == 1 { "one trial".to_owned() } else { format!("{trials} trials") };
     let order = match plan.order {
         _ if cases == 1 || trials == 1 => "",
-        Order::Interleaved => ", cases in turn",
-        Order::Sequential => ", one case after another",
+        TrialOrder::Interleaved => ", cases in turn",
+        TrialOrder::Sequential => ", one case after another",
     };
     let of_each = if cases == 1 { String::new() } else { format!(" of each case{order}") };
     let total = if cases > 1 && trials > 1 {

@@ -13,7 +13,7 @@ use crate::keys::{self, MAX_EXPANDED, MAX_TRIALS};
 use crate::model::case_values::CaseValues;
 use crate::model::journey::Setup;
 use crate::model::part::{ComponentKind, Isolation, Lifetime};
-use crate::model::plan::{Order, Plan};
+use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LoadSpec, SystemSpec};
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::{series, step};
@@ -121,7 +121,7 @@ fn empty() -> Plan {
         profiles: Vec::new(),
         axes: Vec::new(),
         trials: 1,
-        order: Order::Interleaved,
+        order: TrialOrder::Interleaved,
         allow_hosts: Vec::new(),
         isolate: Isolation::None,
         notes: Vec::new(),
@@ -217,7 +217,7 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
     plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
     plan.layout = r.choice(fields, "report");
     if r.choice(fields, "order") == Some("sequential") {
-        plan.order = Order::Sequential;
+        plan.order = TrialOrder::Sequential;
     }
     for host in r.texts(fields, "allow_hosts") {
         let fine =
@@ -316,7 +316,7 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
 fn restarts(plan: &Plan) -> Option<String> {
     let parts = plan.cases.iter().flat_map(|c| &c.system.components);
     let kept = parts.into_iter().find(|c| c.lifetime == Lifetime::Case)?;
-    let in_turn = plan.order == Order::Interleaved && plan.cases.len() > 1 && plan.trials > 1;
+    let in_turn = plan.order == TrialOrder::Interleaved && plan.cases.len() > 1 && plan.trials > 1;
     in_turn.then(|| {
         let group = &kept.group;
         format!(

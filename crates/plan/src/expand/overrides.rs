@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use crate::keys::{self, Section, Shape};
 use crate::text::error::{Problem, Problems};
-use crate::text::node::{Entry, Kind, Node, Value};
+use crate::text::node::{Entry, Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::source::Sources;
 use crate::text::span::Span;
@@ -207,5 +207,5 @@ pub(crate) fn number(sources: &mut Sources, option: &str, number: u32) -> (Span,
     let text = number.to_string();
     let source = sources.add(&format!("{option} {number}"), &text);
     let span = Span { source, start: 0, end: text.len() as u32 };
-    (span, Node { span, value: Value::Scalar(Kind::Number, text) })
+    (span, Node { span, value: Value::Scalar(ScalarKind::Number, text) })
 }

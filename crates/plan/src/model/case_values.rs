@@ -1,6 +1,6 @@
 //! A point of the matrix, as written.
 
-use crate::text::node::Kind;
+use crate::text::node::ScalarKind;
 use crate::text::span::Span;
 
 /// A case before it is interpreted: a value for every axis.
@@ -16,6 +16,6 @@ pub(crate) struct CaseValues {
 pub(crate) struct CaseValue {
     pub axis: String,
     pub text: String,
-    pub kind: Kind,
+    pub kind: ScalarKind,
     pub span: Span,
 }

@@ -326,7 +326,7 @@ pub struct Message {
     /// How long the user waits before it.
     pub pause_ns: u64,
     /// What is sent, if anything.
-    pub send: Option<Said>,
+    pub send: Option<MessageContent>,
     /// What an answer must be. `None` waits for nothing.
     pub expect: Option<Checks>,
     /// Texts with variables that it must contain.
@@ -352,7 +352,7 @@ impl Message {
 
 /// What is sent on a WebSocket.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum MessageContent {
     /// A text.
     Text(Template),
     /// Bytes.

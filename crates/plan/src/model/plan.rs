@@ -27,7 +27,7 @@ pub struct Plan {
     /// How often each case is repeated; at least 1.
     pub trials: u32,
     /// The order of trials.
-    pub order: Order,
+    pub order: TrialOrder,
     /// Hosts that may be loaded besides loopback.
     pub allow_hosts: Vec<String>,
     /// The run's network namespaces.
@@ -49,7 +49,7 @@ pub struct Plan {
 
 /// The order of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum TrialOrder {
     /// Every case once, then every case again.
     #[default]
     Interleaved,

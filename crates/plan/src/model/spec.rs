@@ -3,7 +3,7 @@
 //! Everything that depends on the case is resolved here; what only a run can know (ports to be found, the run's
 //! folder) is left in [`Template`]s.
 
-use loadlab_record::expr::Kind;
+use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::Better;
 use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 
@@ -171,7 +171,7 @@ pub struct FigureSpec {
     /// How it is computed, with the case's values put in; a [`loadlab_record::expr::Sum`].
     pub value: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// What a plain number counts.
     pub unit: Option<String>,
     /// Which direction is better.

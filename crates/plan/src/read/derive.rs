@@ -1,6 +1,6 @@
 //! Reads `derive`: figures derived from those of the plan's cases.
 
-use loadlab_record::expr::{self, Kind, Sum};
+use loadlab_record::expr::{self, NumberKind, Sum};
 
 use crate::keys;
 use crate::model::spec::{Case, DerivedSpec};
@@ -41,7 +41,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> V
 }
 
 /// One side: its text, and its kind.
-fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, Kind)> {
+fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, NumberKind)> {
     let text = r.scalar(node, "a sum such as `a.elapsed + b.elapsed`")?.text;
     let sum = match Sum::parse(&text) {
         Ok(sum) => sum,
@@ -71,7 +71,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
 }
 
 /// The kind of a case's figure.
-fn kind_of(name: &str, cases: &[Case]) -> Option<Kind> {
+fn kind_of(name: &str, cases: &[Case]) -> Option<NumberKind> {
     let (case, figure) = split(name, cases)?;
     let named = case.figures.iter().find(|f| f.name == figure);
     named.map_or_else(|| expr::kind_of(figure), |f| Some(f.kind))

@@ -1,6 +1,6 @@
 //! Reads `figures`: names for the numbers that matter. Their language is that of conditions.
 
-use loadlab_record::expr::{self, ExprError, Figure, Kind, NameRef, Sum};
+use loadlab_record::expr::{self, ExprError, Figure, NameRef, NumberKind, Sum};
 use loadlab_record::figure::Better;
 
 use crate::keys;
@@ -29,12 +29,16 @@ pub(crate) struct Known {
 
 impl Known {
     /// A name's kind.
-    pub fn kind(&self, name: &str) -> Option<Kind> {
+    pub fn kind(&self, name: &str) -> Option<NumberKind> {
         if let Some(figure) = self.figures.iter().find(|f| f.name == name) {
             return Some(figure.kind);
         }
         let is_probe = self.probes.iter().any(|probe| expr::probe_names(probe).iter().any(|n| n == name));
-        if is_probe && expr::built_in_kind(name).is_none() { Some(Kind::Plain) } else { expr::kind_of(name) }
+        if is_probe && expr::built_in_kind(name).is_none() {
+            Some(NumberKind::Plain)
+        } else {
+            expr::kind_of(name)
+        }
     }
 
     /// A figure is for a whole trial.
@@ -104,7 +108,7 @@ pub(crate) fn read(
         };
         let checked = Sum::parse(&scalar.text).and_then(|sum| match known.as_deref() {
             Some(known) => Ok((check(&sum, known, &entry.key)?, sum)),
-            None => Ok((Kind::Plain, sum)),
+            None => Ok((NumberKind::Plain, sum)),
         });
         let (kind, sum) = match checked {
             Ok(checked) => checked,
@@ -155,7 +159,7 @@ fn check_name(r: &mut Reader<'_>, entry: &Entry) {
 }
 
 /// Its kind.
-fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<Kind, ExprError> {
+fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<NumberKind, ExprError> {
     let names = known.all_names();
     known.check_parts(&sum.names())?;
     sum.check_names(&names).map_err(|error| {
@@ -189,20 +193,21 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
         return r.wrong(&unit, message, Some(hint));
     }
     let of_unit = match unit.text.as_str() {
-        "%" => Some(Kind::Fraction),
+        "%" => Some(NumberKind::Fraction),
         text => expr::kind_of_unit(text),
     };
     match of_unit {
         _ if !is_kind_known => {}
-        None if spec.kind == Kind::Plain => spec.unit = Some(unit.text),
+        None if spec.kind == NumberKind::Plain => spec.unit = Some(unit.text),
         // A ratio, of which 1 is 100 %, as for errors.
-        Some(Kind::Fraction) if spec.kind == Kind::Plain => spec.kind = Kind::Fraction,
+        Some(NumberKind::Fraction) if spec.kind == NumberKind::Plain => spec.kind = NumberKind::Fraction,
         // A probe's number has no unit of its own: it gets this one.
-        Some(kind) if spec.kind == Kind::Plain => {
+        Some(kind) if spec.kind == NumberKind::Plain => {
             spec.value = format!("({}) * 1{}", spec.value, unit.text);
             spec.kind = kind;
         }
-        Some(kind) if kind == spec.kind || kind == Kind::Fraction && spec.kind == Kind::Percent => {}
+        Some(kind)
+            if kind == spec.kind || kind == NumberKind::Fraction && spec.kind == NumberKind::Percent => {}
         _ => {
             let message = format!(
                 "`{}` is {}, not {}",
@@ -220,7 +225,7 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
 }
 
 /// Which direction is better, as far as a number's name or kind shows.
-fn better_of(sum: &Sum, kind: Kind) -> Better {
+fn better_of(sum: &Sum, kind: NumberKind) -> Better {
     let more = ["goodput", "rate", "ok", "availability", "accepted", "persisted"];
     let less = ["failed", "dropped", "in_flight", "unanswered", "doubled", "lost", "oom_kills", "restarts"];
     let text = sum.to_string();
@@ -233,11 +238,11 @@ fn better_of(sum: &Sum, kind: Kind) -> Better {
     }
 }
 
-fn better_of_kind(kind: Kind) -> Better {
+fn better_of_kind(kind: NumberKind) -> Better {
     match kind {
-        Kind::Duration | Kind::Bytes | Kind::Percent | Kind::Fraction => Better::Less,
-        Kind::Rate => Better::More,
-        Kind::Plain => Better::Neither,
+        NumberKind::Duration | NumberKind::Bytes | NumberKind::Percent | NumberKind::Fraction => Better::Less,
+        NumberKind::Rate => Better::More,
+        NumberKind::Plain => Better::Neither,
     }
 }
 

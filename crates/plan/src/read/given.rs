@@ -4,23 +4,23 @@ use loadlab_record::escape::Escape;
 use loadlab_record::secrets::LEAST_BYTES;
 
 use crate::credentials;
-use crate::outside::{Asked, MOST_BYTES, Missing, Reference};
+use crate::outside::{MOST_BYTES, Missing, OutsideName, Reference};
 use crate::read::journey::target;
 use crate::read::reader::{Reader, Resolved, Scope, Spot, When};
 use crate::text::encode;
 use crate::text::error::Problem;
-use crate::text::node::Kind;
+use crate::text::node::ScalarKind;
 use crate::text::shorten::shorten;
 
 impl Reader<'_> {
     /// Puts in what a name asks for from outside.
     pub fn put_outside(
         &mut self,
-        asked: Result<Asked, (String, String)>,
+        asked: Result<OutsideName, (String, String)>,
         spot: &Spot<'_>,
         out: &mut Resolved,
     ) {
-        out.kind = Kind::Text;
+        out.kind = ScalarKind::Text;
         let value = asked.map_err(Some).and_then(|asked| {
             let value = self.outside_value(&asked, spot)?;
             Ok((asked, value))
@@ -48,8 +48,12 @@ impl Reader<'_> {
     }
 
     /// The value; `Err(None)` if a missing value need not be reported.
-    fn outside_value(&mut self, asked: &Asked, spot: &Spot<'_>) -> Result<String, Option<(String, String)>> {
-        let Asked { reference, is_public, .. } = asked;
+    fn outside_value(
+        &mut self,
+        asked: &OutsideName,
+        spot: &Spot<'_>,
+    ) -> Result<String, Option<(String, String)>> {
+        let OutsideName { reference, is_public, .. } = asked;
         let outside = self.outside;
         let value = match outside.get(reference) {
             Ok(value) => value,

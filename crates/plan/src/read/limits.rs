@@ -3,12 +3,12 @@
 //! `${measured.CASE.COMPONENT.FIGURE / 2}` takes the place of a whole limit. The figure is known only once that case
 //! has run, so the run puts it in; here it is checked that there will be one.
 
-use loadlab_record::expr::{self, Kind as Figure};
+use loadlab_record::expr::{self, NumberKind as Figure};
 use loadlab_record::units;
 
 use crate::keys;
 use crate::model::journey::Place;
-use crate::model::plan::{Order, Plan};
+use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{Case, LimitName, Limits, MeasuredLimit};
 use crate::read::reader::{Reader, Scalar};
 use crate::read::texts::place;
@@ -190,7 +190,9 @@ fn read_one(r: &mut Reader<'_>, node: &Node, name: LimitName) -> Option<Limit> {
         _ => None,
     };
     let scalar = match direct {
-        Some(text) => Scalar { text, kind: crate::text::node::Kind::Text, span: node.span, origin: None },
+        Some(text) => {
+            Scalar { text, kind: crate::text::node::ScalarKind::Text, span: node.span, origin: None }
+        }
         None => r.scalar(node, name.what())?,
     };
     if scalar.text == "none" {
@@ -318,7 +320,7 @@ pub(crate) fn check_measured(plan: &Plan) -> Vec<PlanError> {
         for component in &case.system.components {
             for measured in &component.limits.measured {
                 let found = check_one(measured, cases, i).or_else(|| {
-                    let in_turn = plan.order == Order::Interleaved && plan.trials > 1;
+                    let in_turn = plan.order == TrialOrder::Interleaved && plan.trials > 1;
                     in_turn.then(|| {
                         let message =
                             "cases run in turn, so not all trials of the measured case come first".to_owned();

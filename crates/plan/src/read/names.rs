@@ -15,7 +15,7 @@ pub(crate) const MOST: usize = 1000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     /// Whose steps are being read.
-    pub place: Place,
+    pub place: StepOwner,
     pub feeds: Vec<KnownFeed>,
     /// By slot: those of `setup`, then those of the load.
     pub captures: Vec<KnownCapture>,
@@ -25,7 +25,7 @@ pub(crate) struct Names {
 
 /// Whose steps are being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StepOwner {
     /// None.
     #[default]
     Nowhere,
@@ -63,7 +63,7 @@ impl Names {
     /// As people write them.
     pub fn known(&self) -> Vec<String> {
         let mut names: Vec<String> = ["uuid", "now", "random(1, 6)"].map(str::to_owned).to_vec();
-        if self.place == Place::Load {
+        if self.place == StepOwner::Load {
             names.extend(["user", "iteration", "sequence", "unique"].map(str::to_owned));
         }
         names.extend(self.captures.iter().filter(|c| c.is_visible).map(|c| c.name.clone()));

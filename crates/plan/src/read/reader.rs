@@ -14,7 +14,7 @@ use crate::model::template::{BraceError, Piece, Template, pieces};
 use crate::outside::{self, Outside};
 use crate::read::names::{Names, Word};
 use crate::text::error::{Problem, Problems};
-use crate::text::node::{Entry, Kind, Node, Value};
+use crate::text::node::{Entry, Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::source::Sources;
 use crate::text::span::Span;
@@ -24,7 +24,7 @@ use crate::text::suggest;
 #[derive(Clone, Debug)]
 pub(crate) struct Scalar {
     pub text: String,
-    pub kind: Kind,
+    pub kind: ScalarKind,
     /// Where it is used.
     pub span: Span,
     /// Where the value is in the matrix.
@@ -86,7 +86,7 @@ pub(crate) enum Scope<'a> {
 
 /// The meaning of a name.
 enum Meaning {
-    Value { text: String, kind: Kind, origin: Option<Span> },
+    Value { text: String, kind: ScalarKind, origin: Option<Span> },
     Later,
     Unknown,
 }
@@ -94,7 +94,7 @@ enum Meaning {
 /// A resolved text.
 pub(crate) struct Resolved {
     pub template: Template,
-    pub kind: Kind,
+    pub kind: ScalarKind,
     /// Where the value is in the matrix.
     pub origin: Option<Span>,
     /// Nothing was wrong.
@@ -334,7 +334,7 @@ impl<'a> Reader<'a> {
             self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
             return None;
         };
-        if *kind == Kind::Null {
+        if *kind == ScalarKind::Null {
             self.push(Problem::new(node.span, format!("expected {what}, found nothing")));
             return None;
         }
@@ -346,7 +346,7 @@ impl<'a> Reader<'a> {
     /// A text that may keep names for the run.
     pub fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
         match &node.value {
-            Value::Scalar(kind, text) if *kind != Kind::Null => {
+            Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
                 let (template, ..) = self.resolve(node, *kind, text, When::Run)?;
                 Some(template)
             }
@@ -360,7 +360,7 @@ impl<'a> Reader<'a> {
     /// A URL that may keep names for the run.
     pub fn url_text(&mut self, node: &Node) -> Option<Template> {
         match &node.value {
-            Value::Scalar(kind, text) if *kind != Kind::Null => {
+            Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
                 let (template, ..) = self.resolve(node, *kind, text, When::Url)?;
                 Some(template)
             }
@@ -374,7 +374,7 @@ impl<'a> Reader<'a> {
     /// A text of a request, its variables escaped for their place.
     pub fn request_text(&mut self, node: &Node, what: &str, escape: Escape) -> Option<Template> {
         match &node.value {
-            Value::Scalar(kind, text) if *kind != Kind::Null => {
+            Value::Scalar(kind, text) if *kind != ScalarKind::Null => {
                 let (template, ..) = self.resolve(node, *kind, text, When::Request(escape))?;
                 Some(template)
             }
@@ -389,10 +389,10 @@ impl<'a> Reader<'a> {
     pub fn resolve(
         &mut self,
         node: &Node,
-        kind: Kind,
+        kind: ScalarKind,
         text: &str,
         when: When,
-    ) -> Option<(Template, Kind, Option<Span>)> {
+    ) -> Option<(Template, ScalarKind, Option<Span>)> {
         let list = self.pieces_of(node, text)?;
         let mut out = Resolved { template: Template::default(), kind, origin: None, whole: true };
         for (i, piece) in list.iter().enumerate() {
@@ -432,7 +432,7 @@ impl<'a> Reader<'a> {
             match self.word(node, name, escape) {
                 Word::Variable(variable, escape) => {
                     out.template.push_variable(variable, escape, name);
-                    out.kind = Kind::Text;
+                    out.kind = ScalarKind::Text;
                     return;
                 }
                 Word::Wrong => {
@@ -448,7 +448,7 @@ impl<'a> Reader<'a> {
                     out.origin = out.origin.or(origin);
                     self.used_case = Some(node.span);
                 }
-                out.kind = if is_all { kind } else { Kind::Text };
+                out.kind = if is_all { kind } else { ScalarKind::Text };
                 self.put_value(&text, Spot { origin, ..*spot }, out);
             }
             Meaning::Later if when != When::Now => {
@@ -486,11 +486,15 @@ impl<'a> Reader<'a> {
     }
 
     fn meaning(&self, name: &str) -> Meaning {
-        let value = |text: String| Meaning::Value { text, kind: Kind::Text, origin: None };
+        let value = |text: String| Meaning::Value { text, kind: ScalarKind::Text, origin: None };
         if let Some(axis) = name.strip_prefix("case.") {
             let Scope::Case(case) = self.scope else { return Meaning::Unknown };
             if axis == "name" {
-                return Meaning::Value { text: case.name.clone(), kind: Kind::Text, origin: Some(case.span) };
+                return Meaning::Value {
+                    text: case.name.clone(),
+                    kind: ScalarKind::Text,
+                    origin: Some(case.span),
+                };
             }
             return case.values.iter().find(|v| v.axis == axis).map_or(Meaning::Unknown, |v| {
                 Meaning::Value { text: v.text.clone(), kind: v.kind, origin: Some(v.span) }
@@ -499,7 +503,7 @@ impl<'a> Reader<'a> {
         let own = self.own.and_then(|i| self.instances.get(i));
         let port = |ports: &[KnownPort], variable: &str| match ports.iter().find(|p| p.variable == variable) {
             Some(KnownPort { number: Some(n), .. }) => {
-                Meaning::Value { text: n.to_string(), kind: Kind::Number, origin: None }
+                Meaning::Value { text: n.to_string(), kind: ScalarKind::Number, origin: None }
             }
             Some(_) => Meaning::Later,
             None => Meaning::Unknown,
@@ -507,13 +511,13 @@ impl<'a> Reader<'a> {
         match (name, own) {
             ("requests", None) => self.requests.map_or(Meaning::Unknown, |n| Meaning::Value {
                 text: n.to_string(),
-                kind: Kind::Number,
+                kind: ScalarKind::Number,
                 origin: None,
             }),
             ("plan.dir", _) => value(self.plan_dir.to_owned()),
             ("run.dir", _) => Meaning::Later,
             ("replica", Some(own)) => {
-                Meaning::Value { text: own.replica.to_string(), kind: Kind::Number, origin: None }
+                Meaning::Value { text: own.replica.to_string(), kind: ScalarKind::Number, origin: None }
             }
             _ => match name.strip_prefix("components.").and_then(|n| n.split_once('.')) {
                 Some((instance, variable)) => self

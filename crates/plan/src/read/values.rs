@@ -5,7 +5,7 @@ use loadlab_record::units::{self, UnitError};
 use crate::keys::Shape;
 use crate::read::reader::{Fields, Reader, Scalar};
 use crate::text::error::Problem;
-use crate::text::node::{Kind, Node, Value};
+use crate::text::node::{Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
@@ -16,7 +16,7 @@ impl Reader<'_> {
         match read(&scalar.text) {
             Ok(value) => Some(value),
             Err(error) => {
-                let missing = scalar.kind == Kind::Number && what.contains("duration");
+                let missing = scalar.kind == ScalarKind::Number && what.contains("duration");
                 let hint = missing.then(|| format!("add a unit: `{}s`?", scalar.text));
                 self.wrong(&scalar, format!("`{}` is not {}", shorten(&scalar.text), error.expected), hint);
                 None
@@ -152,9 +152,9 @@ impl Reader<'_> {
 }
 
 /// A scalar's text whatever its type, for values that are only names.
-pub(crate) fn plain_text(node: &Node) -> Option<(&str, Kind)> {
+pub(crate) fn plain_text(node: &Node) -> Option<(&str, ScalarKind)> {
     match &node.value {
-        Value::Scalar(Kind::Null, _) => None,
+        Value::Scalar(ScalarKind::Null, _) => None,
         Value::Scalar(kind, text) => Some((text, *kind)),
         _ => None,
     }

@@ -4,7 +4,7 @@ use loadlab_record::escape::Escape;
 use loadlab_record::variable::{Unit, Variable};
 
 use crate::read::names::MOST;
-use crate::read::names::{KnownCapture, Place, Word};
+use crate::read::names::{KnownCapture, StepOwner, Word};
 use crate::read::reader::Reader;
 use crate::text::encode;
 use crate::text::error::Problem;
@@ -58,7 +58,7 @@ impl Reader<'_> {
 
     fn variable(&mut self, node: &Node, name: &str) -> Result<Option<Variable>, Problem> {
         let problem = |r: &Self, message: String| Problem::new(r.inner_span(node, name), message);
-        let in_load = self.names.place == Place::Load;
+        let in_load = self.names.place == StepOwner::Load;
         let variable = match name {
             "user" | "iteration" | "sequence" | "unique" if !in_load => {
                 let message = format!("`setup` does not run as a user, so there is no `${{{name}}}`");

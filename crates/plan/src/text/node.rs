@@ -16,14 +16,14 @@ pub(crate) struct Node {
 /// A node's content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
-    Scalar(Kind, String),
+    Scalar(ScalarKind, String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
 /// YAML's interpretation of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScalarKind {
     Null,
     Bool,
     Number,
@@ -53,13 +53,13 @@ impl Node {
     }
 
     pub fn is_null(&self) -> bool {
-        matches!(self.value, Value::Scalar(Kind::Null, _))
+        matches!(self.value, Value::Scalar(ScalarKind::Null, _))
     }
 
     /// What it is, for messages.
     pub fn called(&self) -> String {
         match &self.value {
-            Value::Scalar(Kind::Null, _) => "nothing".to_owned(),
+            Value::Scalar(ScalarKind::Null, _) => "nothing".to_owned(),
             Value::Scalar(_, text) => format!("`{}`", shorten(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a map".to_owned(),

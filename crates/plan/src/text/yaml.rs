@@ -10,7 +10,7 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Error, Location, Spanned, options};
 
 use crate::text::error::Problem;
-use crate::text::node::{Entry, Kind, Node, Value};
+use crate::text::node::{Entry, Node, ScalarKind, Value};
 use crate::text::span::Span;
 
 /// The longest text, in bytes.
@@ -150,10 +150,10 @@ impl Maker<'_> {
     fn node(&self, raw: Spanned<Raw>) -> Node {
         let span = self.span(raw.defined);
         let value = match raw.value {
-            Raw::Null => Value::Scalar(Kind::Null, String::new()),
-            Raw::Bool(b) => Value::Scalar(Kind::Bool, b.to_string()),
-            Raw::Number(canonical) => Value::Scalar(Kind::Number, self.as_written(span, canonical)),
-            Raw::Text(text) => Value::Scalar(Kind::Text, text),
+            Raw::Null => Value::Scalar(ScalarKind::Null, String::new()),
+            Raw::Bool(b) => Value::Scalar(ScalarKind::Bool, b.to_string()),
+            Raw::Number(canonical) => Value::Scalar(ScalarKind::Number, self.as_written(span, canonical)),
+            Raw::Text(text) => Value::Scalar(ScalarKind::Text, text),
             Raw::List(items) => Value::List(items.into_iter().map(|n| self.node(n)).collect()),
             Raw::Map(entries) => Value::Map(
                 entries

@@ -3,7 +3,7 @@
 
 use super::elsewhere;
 use super::names::{built_in_kind, built_in_names};
-use super::{Comparison, Cond, Expr, ExprError, Kind, Literal, Name, NameRef, Num};
+use super::{Comparison, Cond, Expr, ExprError, Literal, Name, NameRef, Num, NumberKind};
 
 /// A number's dimension during a calculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,21 +13,21 @@ pub(super) enum Dim {
     /// A literal with `%`: percent next to a percentage, a hundredth next to a share or a plain number.
     Share,
     /// A kind.
-    Of(Kind),
+    Of(NumberKind),
 }
 
 impl Dim {
     pub(super) fn of(literal: &Literal) -> Dim {
         match literal.quantity.kind {
-            Kind::Plain if literal.quantity.value == 0.0 => Dim::Any,
-            Kind::Percent => Dim::Share,
+            NumberKind::Plain if literal.quantity.value == 0.0 => Dim::Any,
+            NumberKind::Percent => Dim::Share,
             kind => Dim::Of(kind),
         }
     }
 
     /// The dimension both are converted to before they are added or compared; `None` if they cannot be.
     pub(super) fn with(self, other: Dim) -> Option<Dim> {
-        use Kind::{Bytes, Fraction, Percent, Plain, Rate};
+        use NumberKind::{Bytes, Fraction, Percent, Plain, Rate};
         Some(match (self, other) {
             (Dim::Any, dim) | (dim, Dim::Any) => dim,
             (a, b) if a == b => a,
@@ -45,7 +45,7 @@ impl Dim {
 
     /// The product's dimension, and the divisor to apply; `None` if there is no such product.
     pub(super) fn times(self, other: Dim) -> Option<(Dim, f64)> {
-        use Kind::{Duration, Fraction, Plain, Rate};
+        use NumberKind::{Duration, Fraction, Plain, Rate};
         Some(match (self, other) {
             (Dim::Any, _) | (_, Dim::Any) => (Dim::Any, 1.0),
             (Dim::Share, Dim::Share) => (Dim::Of(Fraction), 10_000.0),
@@ -61,7 +61,7 @@ impl Dim {
 
     /// The quotient's dimension, and the factor to apply; `None` if there is no such quotient.
     pub(super) fn over(self, other: Dim) -> Option<(Dim, f64)> {
-        use Kind::{Duration, Fraction, Percent, Plain, Rate};
+        use NumberKind::{Duration, Fraction, Percent, Plain, Rate};
         Some(match (self, other) {
             (Dim::Any, _) | (_, Dim::Any) => (Dim::Any, 1.0),
             (a, b) if a == b => (Dim::Of(Plain), 1.0),
@@ -79,7 +79,10 @@ impl Dim {
     /// What a value of this dimension is divided by to get another one that [`Dim::with`] returned.
     pub(super) fn divisor_to(self, other: Dim) -> f64 {
         match (self, other) {
-            (Dim::Share | Dim::Of(Kind::Percent), Dim::Of(Kind::Fraction | Kind::Plain)) => 100.0,
+            (
+                Dim::Share | Dim::Of(NumberKind::Percent),
+                Dim::Of(NumberKind::Fraction | NumberKind::Plain),
+            ) => 100.0,
             _ => 1.0,
         }
     }
@@ -87,7 +90,7 @@ impl Dim {
     pub(super) fn describe(self) -> &'static str {
         match self {
             Dim::Any => "a number",
-            Dim::Share => Kind::Percent.describe(),
+            Dim::Share => NumberKind::Percent.describe(),
             Dim::Of(kind) => kind.describe(),
         }
     }
@@ -122,7 +125,7 @@ impl Expr {
     ///
     /// # Errors
     /// The first incompatible pair.
-    pub fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<(), ExprError> {
+    pub fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<NumberKind>) -> Result<(), ExprError> {
         self.root.check_kinds(kind)
     }
 }
@@ -170,7 +173,7 @@ impl Cond {
         }
     }
 
-    fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<(), ExprError> {
+    fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<NumberKind>) -> Result<(), ExprError> {
         match self {
             Cond::And(conds) | Cond::Or(conds) => conds.iter().try_for_each(|c| c.check_kinds(kind)),
             Cond::Compare(Comparison { left, operator, right }) => {
@@ -198,7 +201,7 @@ impl Num {
         }
     }
 
-    pub(super) fn dim(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Dim, ExprError> {
+    pub(super) fn dim(&self, kind: &dyn Fn(&str) -> Option<NumberKind>) -> Result<Dim, ExprError> {
         match self {
             Num::Literal(literal) => Ok(Dim::of(literal)),
             Num::Name(name) => Ok(kind(&name.text).map_or(Dim::Any, Dim::Of)),
@@ -214,7 +217,7 @@ impl Num {
                 Ok(sum)
             }
             Num::Product(factors) => {
-                let mut product = Dim::Of(Kind::Plain);
+                let mut product = Dim::Of(NumberKind::Plain);
                 for (i, (divides, factor)) in factors.iter().enumerate() {
                     let dim = factor.dim(kind)?;
                     let before = || Num::Product(factors[..i].to_vec());
@@ -277,12 +280,17 @@ fn mismatch(verb: &str, left: (&Num, Dim), right: (&Num, Dim), between: &str) ->
             return None;
         };
         match (dim, other) {
-            (Dim::Of(Kind::Plain), Dim::Of(Kind::Duration)) => Some(format!("write `{text}ms` or `{text}s`")),
-            (Dim::Of(Kind::Plain), Dim::Of(Kind::Percent)) => Some(format!("write `{text}%` (of one core)")),
-            (Dim::Of(Kind::Bytes), Dim::Of(Kind::Plain | Kind::Rate | Kind::Duration | Kind::Fraction)) => {
-                Some(format!("`{text}` is {} bytes", quantity.value))
+            (Dim::Of(NumberKind::Plain), Dim::Of(NumberKind::Duration)) => {
+                Some(format!("write `{text}ms` or `{text}s`"))
             }
-            (Dim::Of(Kind::Duration), Dim::Of(Kind::Bytes)) if text.ends_with('m') => {
+            (Dim::Of(NumberKind::Plain), Dim::Of(NumberKind::Percent)) => {
+                Some(format!("write `{text}%` (of one core)"))
+            }
+            (
+                Dim::Of(NumberKind::Bytes),
+                Dim::Of(NumberKind::Plain | NumberKind::Rate | NumberKind::Duration | NumberKind::Fraction),
+            ) => Some(format!("`{text}` is {} bytes", quantity.value)),
+            (Dim::Of(NumberKind::Duration), Dim::Of(NumberKind::Bytes)) if text.ends_with('m') => {
                 Some(format!("`m` means minutes; write megabytes as `{}MB`", text.trim_end_matches('m')))
             }
             _ => None,

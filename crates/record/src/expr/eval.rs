@@ -4,7 +4,7 @@
 //! any), satisfies `>` where its bound does, and otherwise cannot be known.
 
 use super::check::Dim;
-use super::{Comparison, Cond, Expr, Kind, Literal, Num, PartText, Window, lex};
+use super::{Comparison, Cond, Expr, Literal, Num, NumberKind, PartText, Window, lex};
 use crate::bound::Operator;
 use crate::quantile::{Estimate, FewSamples};
 use crate::units::{estimate_text, format_count, format_duration_ns, significant};
@@ -13,9 +13,9 @@ use crate::units::{estimate_text, format_count, format_duration_ns, significant}
 #[derive(Clone, Debug, PartialEq)]
 pub enum Known {
     /// This.
-    Is(f64, Kind),
+    Is(f64, NumberKind),
     /// At least this: it falls among requests that never ended.
-    AtLeast(f64, Kind),
+    AtLeast(f64, NumberKind),
     /// Too few samples: it lies between two bounds, at 95 %.
     Between(Between),
     /// It cannot be known, and why, in words that follow "is unknown: ".
@@ -24,7 +24,7 @@ pub enum Known {
 
 /// A part of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub enum TrialPart {
     /// Seconds of the load, on the trial's clock.
     Window(Window),
     /// A batch of the load, from 1.
@@ -41,7 +41,7 @@ pub struct Between {
     /// The largest sample: without an upper bound the number may be this or more.
     pub largest: Option<f64>,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// How many samples there are, and how many it takes.
     pub few: FewSamples,
 }
@@ -51,7 +51,7 @@ impl Between {
     fn words(&self) -> String {
         let Between { estimate, largest, kind, few } = self;
         let format = |v: f64| match kind {
-            Kind::Duration => format_duration_ns(v * 1e6),
+            NumberKind::Duration => format_duration_ns(v * 1e6),
             _ => significant(v, 4),
         };
         let count = |n: u64| format_count(n as f64);
@@ -69,7 +69,7 @@ impl Between {
 /// Where an expression's numbers come from.
 pub trait Numbers {
     /// A number by its name (`p99_9`, never `p99.9`), for a part of the trial if one is given.
-    fn number(&self, name: &str, part: Option<Part>) -> Known;
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known;
 
     /// Whether a number has kept its value for the last `for_ns` nanoseconds; `None` when that cannot be known.
     fn steady(&self, name: &str, for_ns: u64) -> Option<bool>;
@@ -341,7 +341,7 @@ pub(super) fn range(num: &Num, numbers: &dyn Numbers, remarks: &mut Remarks) -> 
             sum
         }
         Num::Product(factors) => {
-            let mut product = Some(Range::point(1.0, Dim::Of(Kind::Plain)));
+            let mut product = Some(Range::point(1.0, Dim::Of(NumberKind::Plain)));
             for (divides, factor) in factors {
                 let value = range(factor, numbers, remarks);
                 product = match divides {
@@ -383,7 +383,7 @@ fn in_written_unit(left: Range, comparison: &Comparison) -> (Option<f64>, String
     }
     let unit = match left.dim {
         Dim::Any => "",
-        Dim::Share => Kind::Percent.unit(),
+        Dim::Share => NumberKind::Percent.unit(),
         Dim::Of(kind) => kind.unit(),
     };
     (Some(left.low), unit.to_owned())
@@ -394,15 +394,17 @@ fn unit_of(literal: &Literal, dim: Dim) -> Option<(f64, String)> {
     // for `1m30s` the last unit
     let number = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
     let unit = match literal.quantity.kind {
-        Kind::Duration => literal.text.rsplit(number).next()?,
+        NumberKind::Duration => literal.text.rsplit(number).next()?,
         _ => literal.text.trim_start_matches(number),
     };
     if unit.is_empty() {
         return None;
     }
     match (literal.quantity.kind, dim) {
-        (Kind::Percent, Dim::Of(Kind::Fraction | Kind::Plain)) => Some((0.01, unit.to_owned())),
-        (Kind::Percent, Dim::Share) => Some((1.0, unit.to_owned())),
+        (NumberKind::Percent, Dim::Of(NumberKind::Fraction | NumberKind::Plain)) => {
+            Some((0.01, unit.to_owned()))
+        }
+        (NumberKind::Percent, Dim::Share) => Some((1.0, unit.to_owned())),
         (kind, Dim::Of(other)) if kind == other => {
             let one = lex::quantity(&format!("1{unit}"))?;
             Some((one.value, unit.to_owned()))

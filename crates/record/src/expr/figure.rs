@@ -1,7 +1,7 @@
 //! Figures of a plan: names for numbers computed from others. Where a condition uses one, its definition is attached
 //! to the name.
 
-use super::{Between, Cond, Expr, ExprError, Kind, Known, Num, Sum};
+use super::{Between, Cond, Expr, ExprError, Known, Num, NumberKind, Sum};
 use crate::figure::FigureValue;
 use crate::quantile::{Estimate, FewSamples};
 
@@ -13,7 +13,7 @@ pub struct Figure {
     /// How it is computed.
     pub sum: Sum,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: NumberKind,
 }
 
 /// Most names and numbers that one figure may expand to. Figures that each use the previous one twice would double
@@ -25,7 +25,7 @@ impl Figure {
     ///
     /// # Errors
     /// The first error in the text and where; a figure that expands to more than 1000 names and numbers.
-    pub fn after(before: &[Figure], name: &str, text: &str, kind: Kind) -> Result<Figure, ExprError> {
+    pub fn after(before: &[Figure], name: &str, text: &str, kind: NumberKind) -> Result<Figure, ExprError> {
         let sum = Sum::parse(text)?;
         let parts = sum.num.parts(before);
         if parts > MAX_PARTS {
@@ -108,7 +108,7 @@ impl Num {
 
 impl FigureValue {
     /// What is known of a figure of this kind.
-    pub fn of(known: Known, kind: Kind) -> FigureValue {
+    pub fn of(known: Known, kind: NumberKind) -> FigureValue {
         let unit = kind.unit().to_owned();
         match known {
             Known::Is(value, _) => FigureValue { value: Some(value), unit, ..FigureValue::default() },
@@ -126,7 +126,7 @@ impl FigureValue {
     }
 
     /// What is known of it, for conditions and other figures.
-    pub fn known(&self, kind: Kind) -> Known {
+    pub fn known(&self, kind: NumberKind) -> Known {
         match (self.value, self.at_least) {
             (Some(value), _) => Known::Is(value, kind),
             (None, Some(value)) => Known::AtLeast(value, kind),

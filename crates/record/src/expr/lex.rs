@@ -1,6 +1,6 @@
 //! Text to tokens. Every token knows its position, since every message does.
 
-use super::{ExprError, Kind, Literal, Quantity};
+use super::{ExprError, Literal, NumberKind, Quantity};
 use crate::bound::Operator;
 use crate::units;
 
@@ -179,10 +179,10 @@ pub(super) fn quantity(written: &str) -> Option<Quantity> {
         digits.parse::<f64>().ok().filter(|n| numeric && n.is_finite())
     };
     if let Some(value) = plain(written) {
-        return Some(Quantity { kind: Kind::Plain, value });
+        return Some(Quantity { kind: NumberKind::Plain, value });
     }
     if let Some(percent) = written.strip_suffix('%') {
-        return plain(percent).map(|value| Quantity { kind: Kind::Percent, value });
+        return plain(percent).map(|value| Quantity { kind: NumberKind::Percent, value });
     }
     if let Some((number, per)) = written.split_once('/') {
         // a load has no rate of 0, but a number may be compared with one
@@ -190,11 +190,11 @@ pub(super) fn quantity(written: &str) -> Option<Quantity> {
             0.0 => units::parse_rate_per_s(&format!("1/{per}")).ok().map(|_| 0.0)?,
             _ => units::parse_rate_per_s(written).ok()?,
         };
-        return Some(Quantity { kind: Kind::Rate, value });
+        return Some(Quantity { kind: NumberKind::Rate, value });
     }
     if let Ok(ns) = units::parse_duration_ns(written) {
-        return Some(Quantity { kind: Kind::Duration, value: ns as f64 / 1e6 });
+        return Some(Quantity { kind: NumberKind::Duration, value: ns as f64 / 1e6 });
     }
     let bytes = units::parse_bytes(written).ok()?;
-    Some(Quantity { kind: Kind::Bytes, value: bytes as f64 })
+    Some(Quantity { kind: NumberKind::Bytes, value: bytes as f64 })
 }

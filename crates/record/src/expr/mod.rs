@@ -30,7 +30,7 @@ mod summary;
 
 use crate::bound::Operator;
 
-pub use eval::{Between, Evaluated, Known, Numbers, Part};
+pub use eval::{Between, Evaluated, Known, Numbers, TrialPart};
 pub use figure::Figure;
 pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_figure, component_names,
@@ -50,7 +50,7 @@ pub const MAX_DEPTH: usize = 50;
 /// A number's kind. Each kind has one unit in records and in [`Known`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum NumberKind {
     /// A count, or a number of unknown unit such as a probe's.
     Plain,
     /// A share, 0 to 1 (`errors`). Compares with `%`, of which 1 is 100.
@@ -65,27 +65,27 @@ pub enum Kind {
     Rate,
 }
 
-impl Kind {
+impl NumberKind {
     /// In words, with its article.
     pub const fn describe(self) -> &'static str {
         match self {
-            Kind::Plain => "a plain number",
-            Kind::Fraction => "a share",
-            Kind::Percent => "a percentage",
-            Kind::Duration => "a duration",
-            Kind::Bytes => "a size",
-            Kind::Rate => "a rate",
+            NumberKind::Plain => "a plain number",
+            NumberKind::Fraction => "a share",
+            NumberKind::Percent => "a percentage",
+            NumberKind::Duration => "a duration",
+            NumberKind::Bytes => "a size",
+            NumberKind::Rate => "a rate",
         }
     }
 
     /// The unit of records: `ms`, `B`, `/s`, `%`, or nothing.
     pub const fn unit(self) -> &'static str {
         match self {
-            Kind::Plain | Kind::Fraction => "",
-            Kind::Percent => "%",
-            Kind::Duration => "ms",
-            Kind::Bytes => "B",
-            Kind::Rate => "/s",
+            NumberKind::Plain | NumberKind::Fraction => "",
+            NumberKind::Percent => "%",
+            NumberKind::Duration => "ms",
+            NumberKind::Bytes => "B",
+            NumberKind::Rate => "/s",
         }
     }
 }
@@ -94,7 +94,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// In the kind's unit: milliseconds, bytes, per second, percent.
     pub value: f64,
 }
@@ -129,11 +129,11 @@ pub struct NameRef {
     /// Its length in the text, in bytes.
     pub len: usize,
     /// The part of the trial it is for.
-    pub part: Option<Part>,
+    pub part: Option<TrialPart>,
 }
 
 /// The kind of a number with this unit: `ms`, `MiB`, `/s`; `None` if it is not a unit of expressions.
-pub fn kind_of_unit(unit: &str) -> Option<Kind> {
+pub fn kind_of_unit(unit: &str) -> Option<NumberKind> {
     let known = unit.starts_with(|c: char| c.is_alphabetic() || c == '/');
     lex::quantity(&format!("1{unit}")).filter(|_| known).map(|quantity| quantity.kind)
 }
@@ -207,11 +207,11 @@ enum PartText {
 }
 
 impl PartText {
-    fn part(&self) -> Part {
+    fn part(&self) -> TrialPart {
         match self {
-            PartText::Window(span) => Part::Window(span.window()),
-            PartText::Batch(number) => Part::Batch(*number),
-            PartText::Drain => Part::Drain,
+            PartText::Window(span) => TrialPart::Window(span.window()),
+            PartText::Batch(number) => TrialPart::Batch(*number),
+            PartText::Drain => TrialPart::Drain,
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The names expressions may use, and the kinds of their numbers.
 
-use super::Kind;
+use super::NumberKind;
 use crate::numbers::NumberSummary;
 use crate::summary::ComponentSummary;
 
 /// A table's entry: name, kind, and meaning, for the page of all names.
 pub(super) struct Named {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: NumberKind,
     pub(super) doc: &'static str,
 }
 
-const fn named(name: &'static str, kind: Kind, doc: &'static str) -> Named {
+const fn named(name: &'static str, kind: NumberKind, doc: &'static str) -> Named {
     Named { name, kind, doc }
 }
 
@@ -28,17 +28,17 @@ const fn names_in<const N: usize>(table: &[Named; N]) -> [&'static str; N] {
 
 /// Figures of a distribution.
 pub(super) const TIMES: [Named; 11] = [
-    named("p50", Kind::Duration, "The median."),
-    named("p75", Kind::Duration, "Three of four are at most this."),
-    named("p90", Kind::Duration, "Nine of ten."),
-    named("p95", Kind::Duration, "19 of 20."),
-    named("p99", Kind::Duration, "99 of 100."),
-    named("p99_9", Kind::Duration, "999 of 1,000; also written `p99.9`."),
-    named("p99_99", Kind::Duration, "9,999 of 10,000; also written `p99.99`."),
-    named("max", Kind::Duration, "The longest."),
-    named("mean", Kind::Duration, "The arithmetic mean."),
-    named("min", Kind::Duration, "The shortest."),
-    named("stdev", Kind::Duration, "The standard deviation."),
+    named("p50", NumberKind::Duration, "The median."),
+    named("p75", NumberKind::Duration, "Three of four are at most this."),
+    named("p90", NumberKind::Duration, "Nine of ten."),
+    named("p95", NumberKind::Duration, "19 of 20."),
+    named("p99", NumberKind::Duration, "99 of 100."),
+    named("p99_9", NumberKind::Duration, "999 of 1,000; also written `p99.9`."),
+    named("p99_99", NumberKind::Duration, "9,999 of 10,000; also written `p99.99`."),
+    named("max", NumberKind::Duration, "The longest."),
+    named("mean", NumberKind::Duration, "The arithmetic mean."),
+    named("min", NumberKind::Duration, "The shortest."),
+    named("stdev", NumberKind::Duration, "The standard deviation."),
 ];
 
 /// Figures of a distribution: after a prefix (`service.p99`), or alone for the response time.
@@ -48,20 +48,20 @@ pub const FIGURES: [&str; 11] = names_in(&TIMES);
 pub(super) const SERIES: [Named; 8] = [
     named(
         "response",
-        Kind::Duration,
+        NumberKind::Duration,
         "From when a request was due to the end of its response; requests that never ended count at their age. `response.p99` is `p99`.",
     ),
-    named("ok", Kind::Duration, "The same, of ok responses only."),
-    named("failed_response", Kind::Duration, "The same, of failed responses only."),
-    named("service", Kind::Duration, "From when a request was started to the end of its response."),
+    named("ok", NumberKind::Duration, "The same, of ok responses only."),
+    named("failed_response", NumberKind::Duration, "The same, of failed responses only."),
+    named("service", NumberKind::Duration, "From when a request was started to the end of its response."),
     named(
         "late",
-        Kind::Duration,
+        NumberKind::Duration,
         "From when a request was due to when loadlab noticed: the generator's own delay.",
     ),
-    named("blocked", Kind::Duration, "Waiting for a free connection or slot."),
-    named("connect", Kind::Duration, "Opening a connection."),
-    named("tls", Kind::Duration, "The TLS handshake."),
+    named("blocked", NumberKind::Duration, "Waiting for a free connection or slot."),
+    named("connect", NumberKind::Duration, "Opening a connection."),
+    named("tls", NumberKind::Duration, "The TLS handshake."),
 ];
 
 /// Distributions: `service.p99` is of the summary's `service_ms`, `ok.p99` of `ok_response_ms`, and so on.
@@ -70,43 +70,55 @@ pub const SERIES_PREFIXES: [&str; 8] = names_in(&SERIES);
 
 /// Counts of the requests of a load or a tag, and the share of errors.
 pub(super) const COUNTS: [Named; 18] = [
-    named("errors", Kind::Fraction, "Share of started requests that failed: `errors < 0.1%`."),
-    named("due", Kind::Plain, "Requests that fell due: `started` + `dropped`."),
-    named("dropped", Kind::Plain, "Requests that were due and never started."),
-    named("started", Kind::Plain, "Requests that were started: `ok` + `failed` + `in_flight`."),
-    named("ok", Kind::Plain, "Complete responses with a status below 400, or as the step's checks decide."),
-    named("failed", Kind::Plain, "All failures: the sum of the next eleven."),
-    named("in_flight", Kind::Plain, "Requests still under way when the load ended."),
-    named("http_4xx", Kind::Plain, "Responses with a status of 400 to 499."),
-    named("http_5xx", Kind::Plain, "Responses with a status of 500 to 599."),
-    named("check", Kind::Plain, "Responses that failed a check of the plan."),
-    named("timeout", Kind::Plain, "No complete response within the timeout."),
-    named("connect", Kind::Plain, "The connection could not be opened."),
-    named("dns", Kind::Plain, "The host's name could not be resolved."),
-    named("tls", Kind::Plain, "The TLS handshake failed."),
-    named("reset", Kind::Plain, "The connection was closed or reset before any byte of a response."),
-    named("truncated", Kind::Plain, "The connection ended inside a response."),
-    named("protocol", Kind::Plain, "What was received is not a valid response."),
-    named("too_large", Kind::Plain, "The response exceeds a limit of loadlab."),
+    named("errors", NumberKind::Fraction, "Share of started requests that failed: `errors < 0.1%`."),
+    named("due", NumberKind::Plain, "Requests that fell due: `started` + `dropped`."),
+    named("dropped", NumberKind::Plain, "Requests that were due and never started."),
+    named("started", NumberKind::Plain, "Requests that were started: `ok` + `failed` + `in_flight`."),
+    named(
+        "ok",
+        NumberKind::Plain,
+        "Complete responses with a status below 400, or as the step's checks decide.",
+    ),
+    named("failed", NumberKind::Plain, "All failures: the sum of the next eleven."),
+    named("in_flight", NumberKind::Plain, "Requests still under way when the load ended."),
+    named("http_4xx", NumberKind::Plain, "Responses with a status of 400 to 499."),
+    named("http_5xx", NumberKind::Plain, "Responses with a status of 500 to 599."),
+    named("check", NumberKind::Plain, "Responses that failed a check of the plan."),
+    named("timeout", NumberKind::Plain, "No complete response within the timeout."),
+    named("connect", NumberKind::Plain, "The connection could not be opened."),
+    named("dns", NumberKind::Plain, "The host's name could not be resolved."),
+    named("tls", NumberKind::Plain, "The TLS handshake failed."),
+    named("reset", NumberKind::Plain, "The connection was closed or reset before any byte of a response."),
+    named("truncated", NumberKind::Plain, "The connection ended inside a response."),
+    named("protocol", NumberKind::Plain, "What was received is not a valid response."),
+    named("too_large", NumberKind::Plain, "The response exceeds a limit of loadlab."),
 ];
 
 /// Figures of the whole load that tags do not have.
 pub(super) const WHOLE: [Named; 6] = [
-    named("rate", Kind::Rate, "Requests started per second of the measured window."),
-    named("goodput", Kind::Rate, "Ok responses per second of the measured window."),
-    named("availability", Kind::Fraction, "ok / (ok + failed)."),
-    named("concurrency", Kind::Plain, "Mean number of requests in flight."),
-    named("elapsed", Kind::Duration, "How long the load took."),
-    named("drain", Kind::Duration, "How long the drain took; needs `drain` in the plan."),
+    named("rate", NumberKind::Rate, "Requests started per second of the measured window."),
+    named("goodput", NumberKind::Rate, "Ok responses per second of the measured window."),
+    named("availability", NumberKind::Fraction, "ok / (ok + failed)."),
+    named("concurrency", NumberKind::Plain, "Mean number of requests in flight."),
+    named("elapsed", NumberKind::Duration, "How long the load took."),
+    named("drain", NumberKind::Duration, "How long the drain took; needs `drain` in the plan."),
 ];
 
 /// The results of a durability check, and its starting point.
 pub(super) const STORED: [Named; 5] = [
-    named("accepted", Kind::Plain, "Requests that were answered ok; without `durability` the same as `ok`."),
-    named("unanswered", Kind::Plain, "Requests that were sent and got no answer: they may be stored or not."),
-    named("persisted", Kind::Plain, "Distinct ids, or the count, found in the store."),
-    named("doubled", Kind::Plain, "Ids that were stored more than once."),
-    named("lost", Kind::Plain, "Accepted and not stored, at most: `lost == 0`."),
+    named(
+        "accepted",
+        NumberKind::Plain,
+        "Requests that were answered ok; without `durability` the same as `ok`.",
+    ),
+    named(
+        "unanswered",
+        NumberKind::Plain,
+        "Requests that were sent and got no answer: they may be stored or not.",
+    ),
+    named("persisted", NumberKind::Plain, "Distinct ids, or the count, found in the store."),
+    named("doubled", NumberKind::Plain, "Ids that were stored more than once."),
+    named("lost", NumberKind::Plain, "Accepted and not stored, at most: `lost == 0`."),
 ];
 
 /// Every built-in name without a prefix. With [`FIGURES`] after each of [`SERIES_PREFIXES`] these are all: figures of
@@ -129,24 +141,24 @@ pub const NAMES: [&str; 40] = {
 
 /// Figures of a component, after its name: `edge1.cpu`.
 pub(super) const COMPONENT_FIGURES: [Named; 18] = [
-    named("cpu", Kind::Percent, "Mean CPU during the load; 100% is one core. The same as `cpu.mean`."),
-    named("cpu.mean", Kind::Percent, "Mean CPU during the load; 100% is one core."),
-    named("cpu.max", Kind::Percent, "CPU of its busiest sample."),
-    named("cpu_time", Kind::Duration, "CPU time during the load."),
-    named("throttled", Kind::Duration, "How long its CPU limit stopped it."),
-    named("memory", Kind::Bytes, "Largest memory during the load. The same as `memory.max`."),
-    named("memory.mean", Kind::Bytes, "Mean memory during the load."),
-    named("memory.max", Kind::Bytes, "Largest memory during the load."),
-    named("memory.last", Kind::Bytes, "Memory in the last sample."),
-    named("memory.limit", Kind::Bytes, "Its memory limit."),
-    named("net.in", Kind::Bytes, "Bytes received over its network."),
-    named("net.out", Kind::Bytes, "Bytes sent over its network."),
-    named("block.read", Kind::Bytes, "Bytes read from disks."),
-    named("block.written", Kind::Bytes, "Bytes written to disks."),
-    named("pids", Kind::Plain, "Largest number of processes and threads."),
-    named("open_files", Kind::Plain, "Largest number of open files."),
-    named("oom_kills", Kind::Plain, "Processes killed for want of memory."),
-    named("restarts", Kind::Plain, "How often it was started again."),
+    named("cpu", NumberKind::Percent, "Mean CPU during the load; 100% is one core. The same as `cpu.mean`."),
+    named("cpu.mean", NumberKind::Percent, "Mean CPU during the load; 100% is one core."),
+    named("cpu.max", NumberKind::Percent, "CPU of its busiest sample."),
+    named("cpu_time", NumberKind::Duration, "CPU time during the load."),
+    named("throttled", NumberKind::Duration, "How long its CPU limit stopped it."),
+    named("memory", NumberKind::Bytes, "Largest memory during the load. The same as `memory.max`."),
+    named("memory.mean", NumberKind::Bytes, "Mean memory during the load."),
+    named("memory.max", NumberKind::Bytes, "Largest memory during the load."),
+    named("memory.last", NumberKind::Bytes, "Memory in the last sample."),
+    named("memory.limit", NumberKind::Bytes, "Its memory limit."),
+    named("net.in", NumberKind::Bytes, "Bytes received over its network."),
+    named("net.out", NumberKind::Bytes, "Bytes sent over its network."),
+    named("block.read", NumberKind::Bytes, "Bytes read from disks."),
+    named("block.written", NumberKind::Bytes, "Bytes written to disks."),
+    named("pids", NumberKind::Plain, "Largest number of processes and threads."),
+    named("open_files", NumberKind::Plain, "Largest number of open files."),
+    named("oom_kills", NumberKind::Plain, "Processes killed for want of memory."),
+    named("restarts", NumberKind::Plain, "How often it was started again."),
 ];
 
 /// Distributions a tag has besides its response times.
@@ -154,10 +166,10 @@ pub(super) const TAG_PREFIXES: [&str; 2] = ["ok", "failed_response"];
 
 /// Figures of a probe, after its name, which alone is its last reading.
 pub(super) const PROBE_FIGURES: [Named; 4] = [
-    named("first", Kind::Plain, "The first reading."),
-    named("last", Kind::Plain, "The last reading: the same as its name alone."),
-    named("max", Kind::Plain, "The largest reading."),
-    named("mean", Kind::Plain, "The mean of all readings."),
+    named("first", NumberKind::Plain, "The first reading."),
+    named("last", NumberKind::Plain, "The last reading: the same as its name alone."),
+    named("max", NumberKind::Plain, "The largest reading."),
+    named("mean", NumberKind::Plain, "The mean of all readings."),
 ];
 
 /// Every built-in name, including those with prefixes.
@@ -184,7 +196,7 @@ pub fn component_figure(name: &str) -> Option<(&str, &'static str)> {
 }
 
 /// A component's number by its figure, such as `cpu.max`, with its kind, unless it was not measured.
-pub fn number_of_component(component: &ComponentSummary, figure: &str) -> Option<(f64, Kind)> {
+pub fn number_of_component(component: &ComponentSummary, figure: &str) -> Option<(f64, NumberKind)> {
     let named = COMPONENT_FIGURES.iter().find(|named| named.name == figure)?;
     component_number(component, figure).map(|value| (value, named.kind))
 }
@@ -211,10 +223,10 @@ pub fn probe_names(probe: &str) -> Vec<String> {
 }
 
 /// A built-in name's kind; `None` for names that are not built in.
-pub fn built_in_kind(name: &str) -> Option<Kind> {
+pub fn built_in_kind(name: &str) -> Option<NumberKind> {
     if let Some((prefix, figure)) = name.split_once('.') {
         let known = SERIES_PREFIXES.contains(&prefix) && FIGURES.contains(&figure);
-        return known.then_some(Kind::Duration);
+        return known.then_some(NumberKind::Duration);
     }
     let mut all = TIMES.iter().chain(&COUNTS).chain(&WHOLE).chain(&STORED);
     all.find(|n| n.name == name).map(|n| n.kind)
@@ -222,23 +234,23 @@ pub fn built_in_kind(name: &str) -> Option<Kind> {
 
 /// A name's kind as far as its form shows: built-in ones, `tag.NAME.p99`, `number.NAME.p99`, `COMPONENT.cpu`. A probe
 /// may have such a form too (`cache.memory`): a caller that knows the probes checks them first.
-pub fn kind_of(name: &str) -> Option<Kind> {
+pub fn kind_of(name: &str) -> Option<NumberKind> {
     if let Some(kind) = built_in_kind(name) {
         return Some(kind);
     }
     if let Some((tag, last)) = name.strip_prefix("tag.").and_then(|rest| rest.rsplit_once('.')) {
         return match last {
             _ if tag.is_empty() => None,
-            _ if FIGURES.contains(&last) => Some(Kind::Duration),
-            "errors" => Some(Kind::Fraction),
-            _ => Some(Kind::Plain),
+            _ if FIGURES.contains(&last) => Some(NumberKind::Duration),
+            "errors" => Some(NumberKind::Fraction),
+            _ => Some(NumberKind::Plain),
         };
     }
     if let Some((number, figure)) = name.strip_prefix("number.").and_then(|rest| rest.rsplit_once('.'))
         && !number.is_empty()
         && NumberSummary::FIGURES.contains(&figure)
     {
-        return Some(Kind::Plain);
+        return Some(NumberKind::Plain);
     }
     let found = COMPONENT_FIGURES.iter().find(|figure| {
         let component = name.strip_suffix(figure.name).and_then(|rest| rest.strip_suffix('.'));

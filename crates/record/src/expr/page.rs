@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::Kind;
+use super::NumberKind;
 use super::names::{
     COMPONENT_FIGURES, COUNTS, Named, PROBE_FIGURES, SERIES, STORED, TAG_PREFIXES, TIMES, WHOLE,
 };
@@ -84,13 +84,13 @@ fn section(out: &mut String, heading: &str, about: &str, prefix: &str, tables: &
     }
 }
 
-fn unit(kind: Kind) -> &'static str {
+fn unit(kind: NumberKind) -> &'static str {
     match kind {
-        Kind::Plain => "number",
-        Kind::Fraction => "share: `0.1%`",
-        Kind::Percent => "`%` of one core",
-        Kind::Duration => "time: `200ms`",
-        Kind::Bytes => "size: `15MiB`",
-        Kind::Rate => "rate: `1000/s`",
+        NumberKind::Plain => "number",
+        NumberKind::Fraction => "share: `0.1%`",
+        NumberKind::Percent => "`%` of one core",
+        NumberKind::Duration => "time: `200ms`",
+        NumberKind::Bytes => "size: `15MiB`",
+        NumberKind::Rate => "rate: `1000/s`",
     }
 }

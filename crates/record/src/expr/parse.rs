@@ -5,7 +5,9 @@
 
 use super::elsewhere;
 use super::lex::{Token, TokenKind, tokens};
-use super::{Comparison, Cond, ExprError, Kind, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, PartText, Span};
+use super::{
+    Comparison, Cond, ExprError, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, NumberKind, PartText, Span,
+};
 
 /// Either of the two, and its position.
 enum Any {
@@ -321,7 +323,7 @@ impl Parser<'_> {
             "batch" => {
                 self.advance();
                 let number = match &self.token().what {
-                    TokenKind::Literal(l) if l.quantity.kind == Kind::Plain => l.quantity.value,
+                    TokenKind::Literal(l) if l.quantity.kind == NumberKind::Plain => l.quantity.value,
                     _ => return Err(self.expected("the number of a batch, as in `[batch 2]`")),
                 };
                 if number.fract() != 0.0 || !(1.0..=f64::from(u32::MAX)).contains(&number) {
@@ -345,10 +347,10 @@ impl Parser<'_> {
             return Err(self.expected("a duration such as `10s`"));
         };
         // 0 needs no unit
-        if literal.quantity.kind == Kind::Plain && literal.quantity.value == 0.0 {
-            literal.quantity.kind = Kind::Duration;
+        if literal.quantity.kind == NumberKind::Plain && literal.quantity.value == 0.0 {
+            literal.quantity.kind = NumberKind::Duration;
         }
-        if literal.quantity.kind != Kind::Duration {
+        if literal.quantity.kind != NumberKind::Duration {
             return Err(self.expected("a duration such as `10s`"));
         }
         self.advance();

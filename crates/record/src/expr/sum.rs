@@ -1,8 +1,8 @@
 //! A number computed from others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
 
 use super::check::{Dim, check_names};
-use super::eval::{Between, Known, Numbers, Part, Remarks, range};
-use super::{ExprError, Kind, NameRef, Num, names, parse};
+use super::eval::{Between, Known, Numbers, Remarks, TrialPart, range};
+use super::{ExprError, NameRef, Num, NumberKind, names, parse};
 use crate::quantile::Estimate;
 
 /// A checked sum, difference, product or quotient.
@@ -41,7 +41,7 @@ impl Sum {
     ///
     /// # Errors
     /// The first two incompatible parts.
-    pub fn kind(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Kind, ExprError> {
+    pub fn kind(&self, kind: &dyn Fn(&str) -> Option<NumberKind>) -> Result<NumberKind, ExprError> {
         self.num.dim(kind).map(kind_of)
     }
 
@@ -84,7 +84,7 @@ impl Sum {
     ///
     /// # Errors
     /// Why it cannot be known, in words.
-    pub fn evaluate(&self, numbers: &dyn Numbers) -> Result<(f64, Kind), String> {
+    pub fn evaluate(&self, numbers: &dyn Numbers) -> Result<(f64, NumberKind), String> {
         let mut remarks = Remarks::default();
         match range(&self.num, numbers, &mut remarks) {
             Some(known) if known.is_point() && known.low.is_finite() => Ok((known.low, kind_of(known.dim))),
@@ -98,7 +98,7 @@ impl Sum {
 struct Likely<'a>(&'a dyn Numbers);
 
 impl Numbers for Likely<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.0.number(name, part) {
             Known::Between(between) => match (between.estimate.value, between.estimate.low) {
                 (Some(value), _) => Known::Is(value, between.kind),
@@ -120,28 +120,28 @@ impl std::fmt::Display for Sum {
     }
 }
 
-fn kind_of(dim: Dim) -> Kind {
+fn kind_of(dim: Dim) -> NumberKind {
     match dim {
-        Dim::Any => Kind::Plain,
-        Dim::Share => Kind::Percent,
+        Dim::Any => NumberKind::Plain,
+        Dim::Share => NumberKind::Percent,
         Dim::Of(kind) => kind,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Part;
+    use super::super::TrialPart;
     use super::*;
 
     struct Two;
 
     impl Numbers for Two {
-        fn number(&self, name: &str, _: Option<Part>) -> Known {
+        fn number(&self, name: &str, _: Option<TrialPart>) -> Known {
             match name {
-                "a b.elapsed" => Known::Is(1500.0, Kind::Duration),
-                "drain" => Known::Is(500.0, Kind::Duration),
-                "ok" => Known::Is(3.0, Kind::Plain),
-                "max" => Known::AtLeast(9.0, Kind::Duration),
+                "a b.elapsed" => Known::Is(1500.0, NumberKind::Duration),
+                "drain" => Known::Is(500.0, NumberKind::Duration),
+                "ok" => Known::Is(3.0, NumberKind::Plain),
+                "max" => Known::AtLeast(9.0, NumberKind::Duration),
                 _ => Known::Unknown("nobody knows".to_owned()),
             }
         }
@@ -153,18 +153,18 @@ mod tests {
 
     #[test]
     fn sums_are_worked_out() {
-        let check = |text: &str, expect: Result<(f64, Kind), &str>| {
+        let check = |text: &str, expect: Result<(f64, NumberKind), &str>| {
             let got = Sum::parse(text).map_err(|e| e.to_string()).and_then(|sum| sum.evaluate(&Two));
             assert_eq!(got, expect.map_err(str::to_owned), "{text}");
         };
-        check("'a b.elapsed' + drain", Ok((2000.0, Kind::Duration)));
-        check("('a b.elapsed' - drain) * 2", Ok((2000.0, Kind::Duration)));
-        check("ok", Ok((3.0, Kind::Plain)));
-        check("drain / ok", Ok((500.0 / 3.0, Kind::Duration)));
-        check("ok / drain", Ok((6.0, Kind::Rate)));
-        check("'a b.elapsed' / drain * 2", Ok((6.0, Kind::Plain)));
+        check("'a b.elapsed' + drain", Ok((2000.0, NumberKind::Duration)));
+        check("('a b.elapsed' - drain) * 2", Ok((2000.0, NumberKind::Duration)));
+        check("ok", Ok((3.0, NumberKind::Plain)));
+        check("drain / ok", Ok((500.0 / 3.0, NumberKind::Duration)));
+        check("ok / drain", Ok((6.0, NumberKind::Rate)));
+        check("'a b.elapsed' / drain * 2", Ok((6.0, NumberKind::Plain)));
         check("drain / (ok - 3)", Err("`ok - 3` may be 0, and nothing can be divided by 0"));
-        check("drain/ok", Ok((500.0 / 3.0, Kind::Duration)));
+        check("drain/ok", Ok((500.0 / 3.0, NumberKind::Duration)));
         check(
             "10MiB / drain",
             Err("cannot divide `10MiB` (a size) and `drain` (a duration) in `10MiB / drain`"),

@@ -1,7 +1,7 @@
 //! The numbers of a finished trial, from its summary, its ticks and its interval histograms.
 
 use super::names::{COMPONENT_FIGURES, FIGURES, component_number};
-use super::{Between, Kind, Known, Numbers, Part, Window};
+use super::{Between, Known, NumberKind, Numbers, TrialPart, Window};
 use crate::dependence::Dependence;
 use crate::histogram::Histogram;
 use crate::hlog::Interval;
@@ -68,19 +68,19 @@ impl<'a> SummaryNumbers<'a> {
             None => Known::Unknown("the plan does not say how to read what was stored".to_owned()),
         };
         Some(match name {
-            "availability" => optional(s.availability, Kind::Fraction, "nothing ended"),
-            "rate" => Known::Is(s.rate_per_s.started, Kind::Rate),
-            "goodput" => Known::Is(s.rate_per_s.ok, Kind::Rate),
+            "availability" => optional(s.availability, NumberKind::Fraction, "nothing ended"),
+            "rate" => Known::Is(s.rate_per_s.started, NumberKind::Rate),
+            "goodput" => Known::Is(s.rate_per_s.ok, NumberKind::Rate),
             "accepted" if s.loss.is_none() => plain(s.requests.ok),
             "accepted" => loss(|l| l.accepted),
             "unanswered" => loss(|l| l.unanswered),
             "persisted" => loss(|l| l.persisted_distinct),
             "doubled" => loss(|l| l.doubled),
             "lost" => loss(|l| l.lost_max),
-            "drain" => optional(s.drain_s.map(|d| d * 1000.0), Kind::Duration, "nothing was drained"),
-            "elapsed" => Known::Is(s.elapsed_s * 1000.0, Kind::Duration),
+            "drain" => optional(s.drain_s.map(|d| d * 1000.0), NumberKind::Duration, "nothing was drained"),
+            "elapsed" => Known::Is(s.elapsed_s * 1000.0, NumberKind::Duration),
             "concurrency" if s.load.is_command() => not_measured(),
-            "concurrency" => Known::Is(s.concurrency_mean, Kind::Plain),
+            "concurrency" => Known::Is(s.concurrency_mean, NumberKind::Plain),
             _ => {
                 let number = || self.of_tag(name).or_else(|| self.of_number(name));
                 let system = || self.of_probe(name).or_else(|| self.of_component(name));
@@ -122,9 +122,14 @@ impl<'a> SummaryNumbers<'a> {
         let value = number.figure(figure)?;
         if let (Some(estimate), Some(quantile)) = (number.few.of(figure), quantile_of(figure)) {
             let few = FewSamples::of(number.count, quantile, self.summary.window.length_s());
-            return Some(Known::Between(Between { estimate, largest: number.max, kind: Kind::Plain, few }));
+            return Some(Known::Between(Between {
+                estimate,
+                largest: number.max,
+                kind: NumberKind::Plain,
+                few,
+            }));
         }
-        Some(value.map_or_else(|| too_few(figure, number.count), |value| Known::Is(value, Kind::Plain)))
+        Some(value.map_or_else(|| too_few(figure, number.count), |value| Known::Is(value, NumberKind::Plain)))
     }
 
     fn of_probe(&self, name: &str) -> Option<Known> {
@@ -142,13 +147,13 @@ impl<'a> SummaryNumbers<'a> {
             _ => return None,
         };
         let why = if failed > 0 { "the probe failed" } else { "the probe was never read" };
-        Some(optional(value, Kind::Plain, why))
+        Some(optional(value, NumberKind::Plain, why))
     }
 
     fn of_figure(&self, name: &str) -> Option<Known> {
         let figure = self.summary.figures.get(name)?;
-        let kinds = [Kind::Duration, Kind::Bytes, Kind::Rate, Kind::Percent];
-        let kind = kinds.into_iter().find(|kind| kind.unit() == figure.unit).unwrap_or(Kind::Plain);
+        let kinds = [NumberKind::Duration, NumberKind::Bytes, NumberKind::Rate, NumberKind::Percent];
+        let kind = kinds.into_iter().find(|kind| kind.unit() == figure.unit).unwrap_or(NumberKind::Plain);
         Some(figure.known(kind))
     }
 
@@ -179,7 +184,7 @@ impl<'a> SummaryNumbers<'a> {
             counts.merge(&tick.counts);
             (from_s, to_s) = (from_s.min(tick.from_s), to_s.max(tick.to_s));
         }
-        let per_s = |count: u64| Known::Is(count as f64 / (to_s - from_s), Kind::Rate);
+        let per_s = |count: u64| Known::Is(count as f64 / (to_s - from_s), NumberKind::Rate);
         Some(match name {
             "rate" => per_s(counts.started),
             "goodput" => per_s(counts.ok),
@@ -246,15 +251,15 @@ impl<'a> SummaryNumbers<'a> {
 }
 
 impl Numbers for SummaryNumbers<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         let found = match part {
             None => self.whole(name),
-            Some(Part::Window(window)) => self.within(name, window),
-            Some(Part::Batch(number)) => match self.batch(number) {
+            Some(TrialPart::Window(window)) => self.within(name, window),
+            Some(TrialPart::Batch(number)) => match self.batch(number) {
                 Ok(window) => self.within(name, window),
                 Err(why) => self.whole(name).map(|_| Known::Unknown(why)),
             },
-            Some(Part::Drain) => self.whole(name).map(|_| no_window()),
+            Some(TrialPart::Drain) => self.whole(name).map(|_| no_window()),
         };
         found.unwrap_or_else(|| Known::Unknown("the trial has no figure of that name".to_owned()))
     }
@@ -273,10 +278,10 @@ fn is_inside((from_s, to_s): (f64, f64), window: Window) -> bool {
 }
 
 fn plain(count: u64) -> Known {
-    Known::Is(count as f64, Kind::Plain)
+    Known::Is(count as f64, NumberKind::Plain)
 }
 
-fn optional(value: Option<f64>, kind: Kind, why: &str) -> Known {
+fn optional(value: Option<f64>, kind: NumberKind, why: &str) -> Known {
     value.map_or_else(|| Known::Unknown(why.to_owned()), |value| Known::Is(value, kind))
 }
 
@@ -301,7 +306,7 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
         "in_flight" => requests.in_flight,
         "errors" => {
             let share = (requests.started > 0).then(|| requests.failed as f64 / requests.started as f64);
-            return Some(optional(share, Kind::Fraction, "nothing was started"));
+            return Some(optional(share, NumberKind::Fraction, "nothing was started"));
         }
         _ => failures.get(Failure::ALL.into_iter().find(|f| f.name() == name)?),
     }))
@@ -312,7 +317,7 @@ fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known
 fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, lasted_s: f64) -> Known {
     let Distribution { count, censored, .. } = *distribution;
     if let Some(bound) = distribution.over_ms.get(figure) {
-        return Known::AtLeast(*bound, Kind::Duration);
+        return Known::AtLeast(*bound, NumberKind::Duration);
     }
     let value = distribution.figure(figure).flatten();
     match value {
@@ -323,14 +328,14 @@ fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>, l
             format_count(count as f64)
         )),
         Some(min) if figure == "min" && censored > 0 && least.is_none_or(|l| l > min) => {
-            Known::AtLeast(min, Kind::Duration)
+            Known::AtLeast(min, NumberKind::Duration)
         }
-        Some(value) => Known::Is(value, Kind::Duration),
+        Some(value) => Known::Is(value, NumberKind::Duration),
         None => match (distribution.few.of(figure), quantile_of(figure)) {
             (Some(estimate), Some(quantile)) => {
                 let few = FewSamples::of(count, quantile, lasted_s);
                 let largest = distribution.largest_seen();
-                Known::Between(Between { estimate, largest, kind: Kind::Duration, few })
+                Known::Between(Between { estimate, largest, kind: NumberKind::Duration, few })
             }
             _ => too_few(figure, count),
         },

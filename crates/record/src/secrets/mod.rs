@@ -40,16 +40,16 @@ const BLOCK_BYTES: usize = 64 * 1024;
 #[derive(Clone, Default)]
 pub struct Secrets {
     /// `None` if there are no secrets: then nothing is searched.
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<SecretValues>>,
 }
 
 #[derive(Clone, Default)]
-struct Kept {
+struct SecretValues {
     values: Vec<Box<[u8]>>,
     scan: Scan,
 }
 
-impl Kept {
+impl SecretValues {
     fn add(&mut self, value: &[u8], least_bytes: usize) {
         if self.values.iter().any(|known| **known == *value) {
             return;

@@ -25,14 +25,14 @@ impl Default for Scan {
 
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Matches {
     /// The positions of secrets, in order, not overlapping.
     pub spans: Vec<Range<usize>>,
     /// Certain up to here; after it a secret may begin that continues beyond the end.
     pub certain: usize,
 }
 
-impl Found {
+impl Matches {
     /// Writes the certain part of the text with its secrets masked.
     pub fn write(&self, text: &[u8], to: &mut Vec<u8>) {
         let mut from = 0;
@@ -44,7 +44,7 @@ impl Found {
         to.extend_from_slice(&text[from..self.written()]);
     }
 
-    /// How much of the text [`Found::write`] covers.
+    /// How much of the text [`Matches::write`] covers.
     pub fn written(&self) -> usize {
         self.spans.last().map_or(0, |last| last.end).max(self.certain)
     }
@@ -70,8 +70,8 @@ impl Scan {
     }
 
     /// The positions of needles in a text; `is_whole` if nothing follows it.
-    pub fn of(&self, text: &[u8], is_whole: bool) -> Found {
-        let mut found = Found { spans: Vec::new(), certain: text.len() };
+    pub fn of(&self, text: &[u8], is_whole: bool) -> Matches {
+        let mut found = Matches { spans: Vec::new(), certain: text.len() };
         let mut tries = Tries::default();
         for (at, byte) in text.iter().enumerate() {
             if !self.begins[usize::from(*byte)] {

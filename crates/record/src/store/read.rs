@@ -22,8 +22,8 @@ use crate::histogram::Histogram;
 use crate::hlog::{self, Interval};
 use crate::load::{Series, Tick};
 use crate::manifest::{CaseFacts, Manifest};
+use crate::packed_samples::PackedSamples;
 use crate::sample::Sample;
-use crate::samples::Samples;
 use crate::summary::Summary;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -62,7 +62,7 @@ pub struct TrialRecord {
     /// Seconds of load, in the order they were written.
     pub ticks: Vec<Tick>,
     /// Readings of components, likewise.
-    pub samples: Samples,
+    pub samples: PackedSamples,
     /// What happened, likewise.
     pub events: Vec<Event>,
     /// What connections and threads were seen to do, likewise; empty if nothing was watched.
@@ -84,7 +84,7 @@ impl TrialRecord {
             dir,
             summary: None,
             ticks: Vec::new(),
-            samples: Samples::default(),
+            samples: PackedSamples::default(),
             events: Vec::new(),
             evidence: Vec::new(),
             examples: Vec::new(),

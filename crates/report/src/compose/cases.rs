@@ -83,18 +83,18 @@ fn note(findings: &Findings<'_>, base: Option<usize>) -> Option<String> {
 
 /// What held a case back, in a word or two.
 pub(super) fn bottleneck(case: &CaseFindings<'_>) -> String {
-    use loadlab_analysis::bottleneck::Kind;
+    use loadlab_analysis::bottleneck::BottleneckKind;
     let Some(found) = &case.diagnosis.bottleneck else { return figures::NOTHING.to_owned() };
     let what = match found.kind {
-        Kind::Nothing | Kind::Latency => return "none saturated".to_owned(),
-        Kind::CpuLimit => "CPU limit",
-        Kind::OneCore => "one core",
-        Kind::HostCpu => "host CPU",
-        Kind::LimitedConcurrency => "limited concurrency",
+        BottleneckKind::Nothing | BottleneckKind::Latency => return "none saturated".to_owned(),
+        BottleneckKind::CpuLimit => "CPU limit",
+        BottleneckKind::OneCore => "one core",
+        BottleneckKind::HostCpu => "host CPU",
+        BottleneckKind::LimitedConcurrency => "limited concurrency",
         kind => &kind.name().replace('_', " "),
     };
     match &found.component {
-        Some(who) if found.kind != Kind::HostCpu && found.kind != Kind::Generator => {
+        Some(who) if found.kind != BottleneckKind::HostCpu && found.kind != BottleneckKind::Generator => {
             format!("{who} · {what}")
         }
         _ => what.to_owned(),

@@ -1,18 +1,18 @@
 //! Charts of one trial of a case, as small multiples on one clock: the load first, then the component that held it
 //! back, the other components, and the generator last.
 
-use loadlab_analysis::bottleneck::Kind;
+use loadlab_analysis::bottleneck::BottleneckKind;
 use loadlab_analysis::case::CaseFindings;
 
-use super::component_charts::Part;
+use super::component_charts::ChartGroup;
 use super::marks::{axis_of, bands, marks, shown_s, turns};
 use super::one_trial::Trial;
 use super::readings::{Readings, rebin};
-use super::{Order, cases};
+use super::{PlanOrder, cases};
 use crate::document::{Mark, Multiples};
 
 /// The charts of the case's typical trial, grouped by part.
-pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<Multiples> {
+pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Vec<Multiples> {
     let Some((record, summary)) = case.typical().and_then(|t| Some((t.record?, t.summary.as_deref()?)))
     else {
         return Vec::new();
@@ -44,8 +44,9 @@ impl Trial<'_> {
     fn system(&self, case: &CaseFindings<'_>) -> Vec<Multiples> {
         let found = case.diagnosis.bottleneck.as_ref();
         // If nothing was saturated, no component held the load back.
-        let saturated =
-            found.filter(|found| !matches!(found.kind, Kind::Nothing | Kind::Latency | Kind::HostCpu));
+        let saturated = found.filter(|found| {
+            !matches!(found.kind, BottleneckKind::Nothing | BottleneckKind::Latency | BottleneckKind::HostCpu)
+        });
         let named = saturated.and_then(|found| found.component.as_deref());
         let is_blamed = |name: &str| named == Some(name);
         let (blamed, others): (Vec<_>, Vec<_>) = self.samples.components().partition(|(n, _)| is_blamed(n));
@@ -58,25 +59,29 @@ impl Trial<'_> {
             (false, true) => (bottleneck, blamed),
             (false, false) => {
                 let of = named.unwrap_or_default();
-                parts.push(self.part(bottleneck, &Part { id: "first-", of, components: blamed }, first));
+                parts.push(self.part(
+                    bottleneck,
+                    &ChartGroup { id: "first-", of, components: blamed },
+                    first,
+                ));
                 ("Other components".to_owned(), others)
             }
         };
-        let mut rest = self.part(title, &Part { id: "", of: "", components }, first);
+        let mut rest = self.part(title, &ChartGroup { id: "", of: "", components }, first);
         self.probes(&mut rest);
         parts.push(rest);
-        let own = Part { id: "own-", of: "loadlab", components: self.samples.generator().collect() };
+        let own = ChartGroup { id: "own-", of: "loadlab", components: self.samples.generator().collect() };
         parts.push(self.part("Load generator".to_owned(), &own, "cpu"));
         parts
     }
 }
 
 /// The chart that shows a bottleneck best.
-fn chart_of(kind: Kind) -> &'static str {
+fn chart_of(kind: BottleneckKind) -> &'static str {
     match kind {
-        Kind::Memory => "memory",
-        Kind::Disk => "block",
-        Kind::Link => "net",
+        BottleneckKind::Memory => "memory",
+        BottleneckKind::Disk => "block",
+        BottleneckKind::Link => "net",
         _ => "cpu",
     }
 }

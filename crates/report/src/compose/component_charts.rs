@@ -20,7 +20,7 @@ const DRAWN: usize = 10;
 const LIMIT_IN_SIGHT: f64 = 4.0;
 
 /// Components that are drawn together.
-pub(super) struct Part<'a> {
+pub(super) struct ChartGroup<'a> {
     /// Prefix of its charts' names.
     pub(super) id: &'static str,
     /// The subject of its charts, for their titles; empty for components in general.
@@ -41,7 +41,7 @@ struct Figure<'a> {
 
 impl Trial<'_> {
     /// Their CPU, memory, network and disk, `first` before the others.
-    pub(super) fn part(&self, title: String, part: &Part<'_>, first: &str) -> Multiples {
+    pub(super) fn part(&self, title: String, part: &ChartGroup<'_>, first: &str) -> Multiples {
         let mut of = Multiples { title, charts: Vec::new(), quiet: Vec::new() };
         let mut figures: Vec<(Figure<'_>, Vec<Line>)> =
             vec![self.cpu(part), self.throttled(part), self.memory(part)];
@@ -89,7 +89,7 @@ impl Trial<'_> {
         of.quiet.extend(quiet);
     }
 
-    fn add(&self, of: &mut Multiples, part: &Part<'_>, figure: Figure<'_>, lines: Vec<Line>) {
+    fn add(&self, of: &mut Multiples, part: &ChartGroup<'_>, figure: Figure<'_>, lines: Vec<Line>) {
         let limit_of = |line: &Line| figure.limits.get(line.of.first()?.as_str()).copied();
         let (lines, quiet) = parted(lines, figure.unit, figure.words, limit_of);
         of.quiet.extend(quiet);
@@ -110,7 +110,7 @@ impl Trial<'_> {
         of.charts.extend(chart.map(|chart| Chart { note, ..chart }));
     }
 
-    fn cpu<'a>(&'a self, part: &Part<'a>) -> (Figure<'a>, Vec<Line>) {
+    fn cpu<'a>(&'a self, part: &ChartGroup<'a>) -> (Figure<'a>, Vec<Line>) {
         let lines = self.component_lines(part, |list| {
             let rates = self.samples.rates(list, cpu_s);
             rates.into_iter().map(|v| v.map(|v| v * 100.0)).collect()
@@ -120,7 +120,7 @@ impl Trial<'_> {
         (Figure { id: "cpu", title: "CPU, of one core", unit: Unit::CpuPercent, words, limits }, lines)
     }
 
-    fn memory<'a>(&'a self, part: &Part<'a>) -> (Figure<'a>, Vec<Line>) {
+    fn memory<'a>(&'a self, part: &ChartGroup<'a>) -> (Figure<'a>, Vec<Line>) {
         let read = |s: &Sample| s.memory_bytes.or(s.resident_bytes).map(|v| v as f64);
         let lines = self.component_lines(part, |list| self.samples.levels(list, read));
         let limit = |list: &[Sample]| list.iter().rev().find_map(|s| s.memory_limit_bytes).map(|l| l as f64);
@@ -131,7 +131,7 @@ impl Trial<'_> {
 
     fn rates<'a>(
         &'a self,
-        part: &Part<'a>,
+        part: &ChartGroup<'a>,
         (id, title, name): (&'static str, &'static str, &'static str),
         read: fn(&Sample) -> Option<f64>,
     ) -> (Figure<'a>, Vec<Line>) {
@@ -140,7 +140,7 @@ impl Trial<'_> {
         (Figure { id, title, unit: Unit::BytesPerS, words, limits: BTreeMap::new() }, lines)
     }
 
-    fn throttled<'a>(&'a self, part: &Part<'a>) -> (Figure<'a>, Vec<Line>) {
+    fn throttled<'a>(&'a self, part: &ChartGroup<'a>) -> (Figure<'a>, Vec<Line>) {
         let mut lines = self.component_lines(part, |list| self.samples.rates(list, |s| s.throttled_s));
         // Without a limit this chart makes no sense.
         let limited = |line: &Line| line.of.iter().any(|name| self.cpu_limits.contains_key(name.as_str()));
@@ -150,7 +150,11 @@ impl Trial<'_> {
         (Figure { id: "throttled", title, unit: Unit::Share, words, limits: BTreeMap::new() }, lines)
     }
 
-    fn component_lines(&self, part: &Part<'_>, values: impl Fn(&[Sample]) -> Vec<Option<f64>>) -> Vec<Line> {
+    fn component_lines(
+        &self,
+        part: &ChartGroup<'_>,
+        values: impl Fn(&[Sample]) -> Vec<Option<f64>>,
+    ) -> Vec<Line> {
         let line = |(name, list): &(&str, &[Sample])| Line {
             name: (*name).to_owned(),
             values: values(list),

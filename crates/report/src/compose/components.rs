@@ -7,7 +7,7 @@ use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::{ComponentSummary, Summary};
 
 use super::tables::drop_untold;
-use super::{Order, ranged};
+use super::{PlanOrder, ranged};
 use crate::document::{Cell, Table, Weight};
 use crate::figures;
 
@@ -36,7 +36,7 @@ const SHORT: [&str; 5] = ["CPU mean", "CPU max", "memory mean", "memory max", "m
 pub(super) fn table(
     findings: &Findings<'_>,
     axes: &[String],
-    order: &Order<'_>,
+    order: &PlanOrder<'_>,
     most: Option<usize>,
 ) -> Option<Table> {
     let mut names: Vec<&str> = Vec::new();

@@ -4,7 +4,7 @@
 //! steps, then each case, then every doubt, and last all figures and how the run was made. Pure: the same record
 //! gives the same document.
 
-mod case;
+mod case_section;
 mod cases;
 mod charts;
 pub mod compared;
@@ -40,14 +40,15 @@ use crate::figures;
 pub fn compose(run: &RunRecord) -> Document {
     let findings = findings(run);
     let m = &run.manifest;
-    let order = Order(m.components.iter().map(|c| c.name.as_str()).collect());
+    let order = PlanOrder(m.components.iter().map(|c| c.name.as_str()).collect());
     let mut sections = vec![the_system(&findings, run), side_by_side(&findings, &m.axes)];
     let components = components::table(&findings, &m.axes, &order, None).map(Block::Table);
     sections.push(Section::new("components", "Components", components.into_iter().collect()));
     let steps = steps::table(&findings, &m.axes).map(Block::Table);
     sections.push(Section::new("steps", "Steps", steps.into_iter().collect()));
     sections.extend(scalability::section(&findings.scalability));
-    sections.extend(findings.cases.iter().enumerate().map(|(i, case)| case::section(i, case, &order)));
+    sections
+        .extend(findings.cases.iter().enumerate().map(|(i, case)| case_section::section(i, case, &order)));
     sections.extend(remarks::doubts(&findings));
     sections.push(all_figures(&findings, m.layout.as_deref()));
     sections.push(made::section(run));
@@ -67,7 +68,7 @@ pub fn brief(run: &RunRecord) -> Document {
         document.cases.clear();
         return document;
     }
-    let order = Order(m.components.iter().map(|c| c.name.as_str()).collect());
+    let order = PlanOrder(m.components.iter().map(|c| c.name.as_str()).collect());
     let mut blocks = vec![Block::System(system::drawings(&findings, m).into_iter().take(1).collect())];
     blocks.extend(cases_of(&findings, &m.axes));
     blocks.extend(components::table(&findings, &m.axes, &order, Some(COMPONENTS_IN_BRIEF)).map(Block::Table));
@@ -139,9 +140,9 @@ fn cases_of(findings: &Findings<'_>, axes: &[String]) -> Vec<Block> {
 }
 
 /// Components in the plan's order, which follows a request's path more often than the alphabet does.
-struct Order<'a>(Vec<&'a str>);
+struct PlanOrder<'a>(Vec<&'a str>);
 
-impl Order<'_> {
+impl PlanOrder<'_> {
     /// Sorts by it; names not in the plan come last, in their original order.
     fn sort<T>(&self, items: &mut [T], name: impl Fn(&T) -> &str) {
         items.sort_by_key(|item| self.0.iter().position(|n| *n == name(item)).unwrap_or(usize::MAX));

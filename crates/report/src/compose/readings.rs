@@ -10,7 +10,7 @@ use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
 
-use super::Order;
+use super::PlanOrder;
 use crate::colour::Colour;
 
 /// The load generator's name in samples.
@@ -91,7 +91,7 @@ pub(super) struct Readings {
 
 impl Readings {
     /// For the time between these two, in seconds. Samples outside it are kept: counters are read between two.
-    pub(super) fn of(record: &TrialRecord, order: &Order<'_>, (from_s, to_s): (f64, f64)) -> Readings {
+    pub(super) fn of(record: &TrialRecord, order: &PlanOrder<'_>, (from_s, to_s): (f64, f64)) -> Readings {
         let seconds = if to_s > from_s { (to_s - from_s).min(1e8).ceil() as usize } else { 0 };
         let step = seconds.div_ceil(MOMENTS).max(1);
         let at = |i: usize| from_s + (i * step) as f64;

@@ -157,7 +157,7 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
 
 /// Suspects of the typical trial, the likeliest first, and what could not be seen.
 pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
-    use loadlab_analysis::bottleneck::Kind;
+    use loadlab_analysis::bottleneck::BottleneckKind;
     let measured = case.summaries().count();
     let remark = |(place, s): (usize, &loadlab_analysis::bottleneck::Suspect)| {
         let mut hints = s.evidence.clone();
@@ -166,7 +166,7 @@ pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
         }
         Remark {
             weight: match s.kind {
-                Kind::Latency | Kind::Nothing => Weight::Plain,
+                BottleneckKind::Latency | BottleneckKind::Nothing => Weight::Plain,
                 _ => Weight::Doubtful,
             },
             label: format!("{}.", place + 1),

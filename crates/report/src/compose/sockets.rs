@@ -9,7 +9,7 @@ use loadlab_record::evidence::Pair;
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::units::format_duration_ns;
 
-use super::Order;
+use super::PlanOrder;
 use super::tables::drop_untold;
 use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
@@ -18,7 +18,7 @@ use crate::figures::{self, NOTHING};
 const MOST_PAIRS: usize = 12;
 
 /// From the trial with the median goodput: the maximum of levels, the growth of counters.
-pub fn table(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
+pub fn table(case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Option<Table> {
     let record = case.typical()?.record?;
     let by_component = record.samples.by_component();
     if !by_component.values().flatten().any(|s| s.tcp.is_some()) {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_analysis::bottleneck::Kind;
+use loadlab_analysis::bottleneck::BottleneckKind;
 use loadlab_analysis::bottleneck::flow::waiting;
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
@@ -111,7 +111,10 @@ fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Opt
 fn culprit<'a>(case: &'a CaseFindings<'_>) -> Option<&'a str> {
     let found = case.diagnosis.bottleneck.as_ref()?;
     // Latency inside a component is not a bottleneck as long as nothing is saturated.
-    found.component.as_deref().filter(|_| !matches!(found.kind, Kind::Nothing | Kind::Latency))
+    found
+        .component
+        .as_deref()
+        .filter(|_| !matches!(found.kind, BottleneckKind::Nothing | BottleneckKind::Latency))
 }
 
 /// Components that an answer names: `edge1, edge2` are two.
@@ -131,7 +134,8 @@ fn generator(summary: &Summary, case: &CaseFindings<'_>) -> Node {
         (None, Some(rate)) => figures::rate(rate),
         _ => "several loads".to_owned(),
     };
-    let is_bottleneck = case.diagnosis.bottleneck.as_ref().is_some_and(|b| b.kind == Kind::Generator);
+    let is_bottleneck =
+        case.diagnosis.bottleneck.as_ref().is_some_and(|b| b.kind == BottleneckKind::Generator);
     Node {
         name: GENERATOR.to_owned(),
         replicas: 1,
@@ -214,7 +218,7 @@ fn edges(
             None => seen.push((from.to_owned(), to.to_owned(), pair.open, waiting(pair))),
         }
     }
-    let slow_link = case.diagnosis.bottleneck.as_ref().filter(|b| b.kind == Kind::Link);
+    let slow_link = case.diagnosis.bottleneck.as_ref().filter(|b| b.kind == BottleneckKind::Link);
     let slow_link = slow_link.and_then(|b| b.component.as_deref()).and_then(|c| c.split_once('→'));
     let edge = |(from, to, open, waits): (String, String, f64, f64)| {
         let one = |v: f64| figures::number((v * 10.0).round() / 10.0);

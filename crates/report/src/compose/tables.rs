@@ -9,7 +9,7 @@ use loadlab_analysis::findings::Findings;
 use loadlab_analysis::metric::{self, Better, Metric, Unit, Value};
 use loadlab_record::summary::{ComponentSummary, Summary};
 
-use super::{Order, ranged, spread_cell};
+use super::{PlanOrder, ranged, spread_cell};
 use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
 
@@ -240,7 +240,7 @@ pub fn derived(findings: &Findings<'_>) -> Option<Table> {
 type Read = fn(&ComponentSummary) -> Option<f64>;
 
 /// What each component of a case used during the load, in the columns of `docker stats`.
-pub fn components(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
+pub fn components(case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Option<Table> {
     let names: BTreeSet<&str> =
         case.summaries().flat_map(|s| s.components.keys().map(String::as_str)).collect();
     if names.is_empty() {

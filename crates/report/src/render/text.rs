@@ -19,7 +19,7 @@ use crate::terminal::{
 
 /// The document for a terminal of this width in columns.
 pub fn text(document: &Document, width: usize, colour: bool) -> String {
-    let page = Page {
+    let page = TextPage {
         width: width.clamp(24, 400),
         paint: Paint { colour },
         is_brief: document.is_brief,
@@ -44,7 +44,7 @@ pub(super) const PLANE_COLUMNS: usize = 78;
 /// A single table, for a terminal of this width in columns.
 pub fn table(table: &Table, width: usize, colour: bool) -> String {
     let mut out = String::new();
-    Page {
+    TextPage {
         width: width.clamp(24, 400),
         paint: Paint { colour },
         is_brief: false,
@@ -54,7 +54,7 @@ pub fn table(table: &Table, width: usize, colour: bool) -> String {
     out
 }
 
-struct Page {
+struct TextPage {
     width: usize,
     paint: Paint,
     is_brief: bool,
@@ -80,7 +80,7 @@ fn tone_of_verdict(verdict: Verdict) -> Tone {
     }
 }
 
-impl Page {
+impl TextPage {
     fn header(&self, out: &mut String, document: &Document) {
         let mut lines = wrap(&harmless(&document.title), self.width.saturating_sub(12));
         let last = lines.pop().unwrap_or_default();

@@ -1,9 +1,9 @@
 //! A WebSocket step → the requests of its conversation: the opening, each message, the close.
 
 use loadlab_load::journey::check::Checks;
-use loadlab_load::journey::script::{Part, Script, Talk, Wait};
+use loadlab_load::journey::script::{Script, Talk, TalkPart, Wait};
 use loadlab_load::journey::template::Template;
-use loadlab_load::protocol::websocket::Kind;
+use loadlab_load::protocol::websocket::MessageType;
 use loadlab_load::protocol::websocket::opening::Opening;
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
@@ -48,7 +48,7 @@ pub fn parts_of<'s>(
     for (name, value) in opening.headers() {
         message.fields.append(Template::fixed(format!("{name}: {value}\r\n").as_bytes()));
     }
-    let script = |part: Part| Script {
+    let script = |part: TalkPart| Script {
         host: request.host,
         on_failure: way_of(step.on_failure),
         talk: Some(Box::new(Talk { part, left: 0 })),
@@ -62,7 +62,7 @@ pub fn parts_of<'s>(
             has_id: message.has_id(),
             message: Some(message),
             checks: Checks { statuses: vec![101], ..Checks::default() },
-            ..script(Part::Open { opening, keeps })
+            ..script(TalkPart::Open { opening, keeps })
         },
         tags: &[],
         series: step.series.as_ref(),
@@ -85,7 +85,7 @@ pub fn parts_of<'s>(
     }
     pauses.push(pause_ns + talk.hold_ns);
     let (request, series) = (named(", close"), talk.closing_series.as_ref());
-    parts.push(PartOf { request, script: script(Part::Goodbye), tags: &[], series, fields: None });
+    parts.push(PartOf { request, script: script(TalkPart::Goodbye), tags: &[], series, fields: None });
     Ok((strung(parts, &pauses), url))
 }
 
@@ -94,7 +94,7 @@ fn message_of(
     message: &plan::Message,
     what: &str,
     desk: &RequestContext<'_>,
-    script: &dyn Fn(Part) -> Script,
+    script: &dyn Fn(TalkPart) -> Script,
 ) -> Result<Script, TranslateError> {
     let said = message.send.as_ref().map(|said| said_of(said, what, desk)).transpose()?;
     let wait = message
@@ -109,7 +109,7 @@ fn message_of(
         checks: checks.transpose().map_err(bug)?.unwrap_or_default(),
         captures: captures_of(&message.captures, what, desk)?,
         has_id: said.as_ref().is_some_and(|(_, text)| text.variables().contains(&Variable::Id)),
-        ..script(Part::Say { send: said, wait, echoes })
+        ..script(TalkPart::Say { send: said, wait, echoes })
     })
 }
 
@@ -129,18 +129,18 @@ fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
 }
 
 fn said_of(
-    said: &plan::Said,
+    said: &plan::MessageContent,
     what: &str,
     desk: &RequestContext<'_>,
-) -> Result<(Kind, Template), TranslateError> {
+) -> Result<(MessageType, Template), TranslateError> {
     Ok(match said {
-        plan::Said::Text(text) => (Kind::Text, journey::template(text, what, desk.names)?),
-        plan::Said::Bytes(bytes) => (Kind::Binary, Template::fixed(bytes)),
-        plan::Said::File(path) => {
+        plan::MessageContent::Text(text) => (MessageType::Text, journey::template(text, what, desk.names)?),
+        plan::MessageContent::Bytes(bytes) => (MessageType::Binary, Template::fixed(bytes)),
+        plan::MessageContent::File(path) => {
             let path = desk.plan_dir.join(path);
             let read = std::fs::read(&path);
             let bytes = read.map_err(|error| TranslateError::Body { what: what.to_owned(), path, error })?;
-            (Kind::Binary, Template::fixed(&bytes))
+            (MessageType::Binary, Template::fixed(&bytes))
         }
     })
 }

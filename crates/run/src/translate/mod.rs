@@ -226,6 +226,7 @@ pub fn load_spec(
         held: None,
         pool: None,
         threads: load.threads.map_or(threads, |t| t as usize).max(1),
+        elsewhere: spec::Elsewhere::default(),
         cpus: Vec::new(),
         io: IoChoice::Auto,
         seed: load.seed,

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use loadlab_load::spec::Order;
+use loadlab_load::spec::RequestOrder;
 use loadlab_load::target::{Allowed, TargetError, Url};
 use loadlab_plan as plan;
 
@@ -125,10 +125,10 @@ fn urls_of(file: &str, what: &str, plan_dir: &Path) -> Result<Vec<String>, Trans
 pub fn expanded<'l>(
     load: &'l plan::LoadSpec,
     plan_dir: &Path,
-) -> Result<(Cow<'l, plan::LoadSpec>, Order), TranslateError> {
+) -> Result<(Cow<'l, plan::LoadSpec>, RequestOrder), TranslateError> {
     let lists = load.journey.iter().filter(|step| step.urls.is_some()).count();
     if lists == 0 {
-        return Ok((Cow::Borrowed(load), Order::Journey));
+        return Ok((Cow::Borrowed(load), RequestOrder::Journey));
     }
     let mut load = load.clone();
     if is_nothing_else(&load) {
@@ -137,7 +137,7 @@ pub fn expanded<'l>(
         for url in urls_of(step.urls.as_deref().unwrap_or_default(), &what, plan_dir)? {
             load.journey.push(plan::Step { url: plan::Template::text(url), urls: None, ..step.clone() });
         }
-        return Ok((Cow::Owned(load), Order::Shared));
+        return Ok((Cow::Owned(load), RequestOrder::Shared));
     }
     for i in 0..load.journey.len() {
         let Some(file) = load.journey[i].urls.take() else { continue };
@@ -160,7 +160,7 @@ pub fn expanded<'l>(
             columns,
         });
     }
-    Ok((Cow::Owned(load), Order::Journey))
+    Ok((Cow::Owned(load), RequestOrder::Journey))
 }
 
 /// The list is the whole journey, and it does not matter which user takes which.
@@ -231,7 +231,7 @@ mod tests {
         plan.unwrap_or_else(|e| panic!("{e}")).cases()[0].loads[0].clone()
     }
 
-    fn shown(load: &plan::LoadSpec, list: &str) -> Result<(Vec<String>, Order, usize), String> {
+    fn shown(load: &plan::LoadSpec, list: &str) -> Result<(Vec<String>, RequestOrder, usize), String> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("list"), list).unwrap();
         let (load, order) = expanded(load, dir.path()).map_err(|e| e.to_string())?;
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_list_alone_is_taken_in_turn_by_whoever_is_free() {
         let urls = ["http://127.0.0.1:1/a?b=\"c\",d".to_owned(), "http://127.0.0.1:1/e".to_owned()];
-        assert_eq!(shown(&load_of("requests: 9", ""), LIST), Ok((urls.to_vec(), Order::Shared, 0)));
+        assert_eq!(shown(&load_of("requests: 9", ""), LIST), Ok((urls.to_vec(), RequestOrder::Shared, 0)));
         let two = "http://127.0.0.1:1/\nunix:/run/x:/\n";
         assert_eq!(shown(&load_of("duration: 1s", ""), two).map(|s| s.0.len()), Ok(2));
     }
@@ -254,12 +254,12 @@ mod tests {
         let url = "http://127.0.0.1:1${list}".to_owned();
         let plain = "    - { get: \"http://127.0.0.1:2/\" }\n";
         let with = vec![url.clone(), "http://127.0.0.1:2/".to_owned()];
-        assert_eq!(shown(&load_of("requests: 9", plain), LIST), Ok((with, Order::Journey, 1)));
+        assert_eq!(shown(&load_of("requests: 9", plain), LIST), Ok((with, RequestOrder::Journey, 1)));
         for more in ["repeats: 3", "{ duration: 1s, pace: 1s }", "{ requests: 9, cookies: true }"] {
             let more = more.trim_matches(['{', '}', ' ']).replace(", ", "\n  ");
             assert_eq!(
                 shown(&load_of(&more, ""), LIST),
-                Ok((vec![url.clone()], Order::Journey, 1)),
+                Ok((vec![url.clone()], RequestOrder::Journey, 1)),
                 "{more}"
             );
         }

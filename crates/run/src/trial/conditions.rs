@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_record::event::Event;
 use loadlab_record::expr::{
-    Expr, Kind, Known, NameRef, Numbers, Part, SummaryNumbers, built_in_kind, component_names,
+    Expr, Known, NameRef, NumberKind, Numbers, SummaryNumbers, TrialPart, built_in_kind, component_names,
 };
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
@@ -84,19 +84,19 @@ pub struct LiveMetrics<'a> {
 
 impl LiveMetrics<'_> {
     /// A number as far as it is known, even from few samples.
-    pub fn known(&self, name: &str, part: Option<Part>) -> Known {
+    pub fn known(&self, name: &str, part: Option<TrialPart>) -> Known {
         if let Some(why) = self.readings.failure(name) {
             return Known::Unknown(why.to_owned());
         }
         match (part, self.readings.last(name)) {
-            (None, Some(value)) => Known::Is(value, Kind::Plain),
+            (None, Some(value)) => Known::Is(value, NumberKind::Plain),
             _ => SummaryNumbers::new(self.summary, &[]).number(name, part),
         }
     }
 }
 
 impl Numbers for LiveMetrics<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         match self.known(name, part) {
             // This early the autocorrelation of requests is unknown: a percentile from few samples ends no load.
             Known::Between(few) => Known::Unknown(format!("needs {} samples", few.few.needed)),

@@ -11,7 +11,7 @@ use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
 use loadlab_record::event::EventKind;
 use loadlab_record::example::Example;
-use loadlab_record::expr::{Expr, Figure, Kind, NameRef, kind_of};
+use loadlab_record::expr::{Expr, Figure, NameRef, NumberKind, kind_of};
 use loadlab_record::hlog::Interval;
 use loadlab_record::ids::{IdLine, IdSet};
 use loadlab_record::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
@@ -29,7 +29,7 @@ use crate::trial::shown::{self, ShownFigures};
 pub const LEAD_NS: u64 = 10_000_000;
 
 /// What to measure.
-pub struct Order<'a> {
+pub struct LoadRequest<'a> {
     /// The load.
     pub spec: &'a LoadSpec,
     /// In the summary's form.
@@ -68,7 +68,7 @@ pub struct MeasuredLoad {
 
 /// Runs one load to its end. Trouble is recorded in the trial's state; what was measured is returned.
 pub fn measure(
-    order: &Order<'_>,
+    order: &LoadRequest<'_>,
     state: &TrialState,
     notices: Option<&Mutex<Receiver<Notice>>>,
     emit: EventSink<'_>,
@@ -114,7 +114,7 @@ pub fn measure(
 }
 
 struct Measuring<'a> {
-    order: &'a Order<'a>,
+    order: &'a LoadRequest<'a>,
     state: &'a TrialState,
     control: Control,
     ticks: Vec<Tick>,
@@ -143,7 +143,7 @@ struct Measuring<'a> {
     asks_windows: bool,
 }
 
-impl Order<'_> {
+impl LoadRequest<'_> {
     /// Whether an expression refers to a part of the load, which requires each second's histograms.
     fn asks_windows(&self) -> bool {
         let expected = self.expect.iter().flat_map(Expr::names);
@@ -165,7 +165,7 @@ impl Asks {
     fn of(names: impl IntoIterator<Item = NameRef>) -> Asks {
         let mut asks = Asks::default();
         for name in names {
-            asks.times |= kind_of(&name.text).is_none_or(|kind| kind == Kind::Duration);
+            asks.times |= kind_of(&name.text).is_none_or(|kind| kind == NumberKind::Duration);
             asks.tags |= name.text.starts_with("tag.");
         }
         asks

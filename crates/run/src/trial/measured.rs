@@ -58,25 +58,7 @@ impl Measured {
 
     /// Adds a load that ran at the same time, on its own threads.
     pub fn beside(&mut self, mut other: Measured) {
-        let (sum, own) = (&mut self.generator, other.generator);
-        // A load made by a program has none.
-        if !own.io.is_empty() {
-            sum.io = own.io;
-        }
-        sum.threads += own.threads;
-        sum.cpus.extend(own.cpus);
-        sum.cpus.sort_unstable();
-        sum.cpus.dedup();
-        sum.cpu_s += own.cpu_s;
-        sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
-        sum.time_slices = add(sum.time_slices, own.time_slices);
-        sum.stalls = sum.stalls.beside(own.stalls);
-        sum.coarse_s = sum.coarse_s.max(own.coarse_s);
-        sum.connections_peak += own.connections_peak;
-        // These are of the whole process.
-        sum.throttled_s = own.throttled_s.or(sum.throttled_s);
-        sum.suspended_s = own.suspended_s.or(sum.suspended_s);
-        sum.peak_rss_bytes = sum.peak_rss_bytes.max(own.peak_rss_bytes);
+        self.generator = std::mem::take(&mut self.generator).beside(other.generator);
         self.loads.append(&mut other.loads);
         self.ticks.append(&mut other.ticks);
         self.intervals.append(&mut other.intervals);

@@ -40,7 +40,7 @@ use crate::translate::{self, RequestContext, hosts};
 use crate::trial::actions::Actor;
 use crate::trial::carryover::Carried;
 use crate::trial::conditions::LiveMetrics;
-use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::trial::measure::{LEAD_NS, LoadRequest, MeasuredLoad, facts_of, measure, planned_of};
 use crate::trial::measured::{Measured, add};
 use crate::trial::program::{Program, Run};
 use crate::trial::setup::set_up;
@@ -674,7 +674,7 @@ fn one_batch(
             let figures = conditions.figures.as_slice();
             let is_watched = conditions.is_watched;
             let order =
-                Order { spec, facts, stop_when, expect, figures, is_watched, is_warmup_found, origin };
+                LoadRequest { spec, facts, stop_when, expect, figures, is_watched, is_warmup_found, origin };
             measure(&order, actor.state, Some(&actor.site.notices), actor.emit)
         }
         Sends::Program(program) => {

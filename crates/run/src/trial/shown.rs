@@ -1,7 +1,7 @@
 //! The plan's figures while a load runs, for live views: computed once a second from what was counted and read so
 //! far, and only if someone is watching.
 
-use loadlab_record::expr::{Figure, Known, NameRef, Numbers, Part};
+use loadlab_record::expr::{Figure, Known, NameRef, Numbers, TrialPart};
 use loadlab_record::figure::FigureValue;
 use loadlab_record::summary::Summary;
 
@@ -54,7 +54,7 @@ pub fn names(figures: &[Figure]) -> Vec<NameRef> {
 struct Estimated<'a>(LiveMetrics<'a>);
 
 impl Numbers for Estimated<'_> {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
         self.0.known(name, part)
     }
 

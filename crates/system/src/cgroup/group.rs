@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::units::format_bytes;
 
-use super::{Controller, Place, Version, folder_name, place_of, read};
+use super::{CgroupDir, Controller, Version, folder_name, place_of, read};
 use crate::process::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
@@ -25,7 +25,7 @@ const MAX_PERIOD_US: u64 = 1_000_000;
 /// A component's folders.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    pub places: Vec<Place>,
+    pub places: Vec<CgroupDir>,
 }
 
 /// A limit that could not be applied.
@@ -38,11 +38,11 @@ pub(crate) struct LimitError {
 
 impl Group {
     /// Makes the folders of `name` below a run's. A hierarchy that refuses is returned as unavailable.
-    pub fn create(run: &[Place], name: &str) -> (Group, Vec<Unavailable>) {
+    pub fn create(run: &[CgroupDir], name: &str) -> (Group, Vec<Unavailable>) {
         let mut group = Group::default();
         let mut unavailable = Vec::new();
         for place in run {
-            let place = Place { dir: place.dir.join(folder_name(name)), ..place.clone() };
+            let place = CgroupDir { dir: place.dir.join(folder_name(name)), ..place.clone() };
             let made = match fs::create_dir(&place.dir) {
                 // Left over from an earlier life of this name.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -125,7 +125,7 @@ impl Group {
         }
     }
 
-    pub(crate) fn place(&self, controller: Controller, limit: &str) -> Result<&Place, LimitError> {
+    pub(crate) fn place(&self, controller: Controller, limit: &str) -> Result<&CgroupDir, LimitError> {
         place_of(&self.places, controller).ok_or_else(|| LimitError {
             limit: limit.to_owned(),
             why: format!("loadlab has no cgroup with the controller `{}` on this host", controller.v1_name()),
@@ -258,7 +258,8 @@ mod tests {
     }
 
     fn v2(root: &Path, controllers: &[Controller]) -> Group {
-        let place = Place { version: Version::V2, controllers: controllers.to_vec(), dir: root.join("run") };
+        let place =
+            CgroupDir { version: Version::V2, controllers: controllers.to_vec(), dir: root.join("run") };
         let (group, unavailable) = Group::create(&[place], "db");
         assert_eq!(unavailable, []);
         group
@@ -311,7 +312,7 @@ mod tests {
     #[test]
     fn a_group_in_use_is_not_shared() {
         let root = fake(&[("run/db/cgroup.procs", "4711\n")]);
-        let place = Place { version: Version::V2, controllers: vec![], dir: root.path().join("run") };
+        let place = CgroupDir { version: Version::V2, controllers: vec![], dir: root.path().join("run") };
         let (group, unavailable) = Group::create(&[place], "db");
         assert!(group.places.is_empty());
         assert!(unavailable[0].why.ends_with("contains pid 4711"), "{unavailable:?}");

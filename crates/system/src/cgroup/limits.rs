@@ -9,7 +9,7 @@ use loadlab_record::limits::LimitsInForce;
 use loadlab_record::units::format_bytes;
 
 use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
-use super::{Controller, Place, Version, place_of};
+use super::{CgroupDir, Controller, Version, place_of};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
 /// A v1 memory limit above this means no limit: without one the file reads nearly 2^63.
@@ -109,7 +109,7 @@ impl Group {
     /// Memory alone, and memory plus swap, both in whole pages. In v1 the second must never be less than the first.
     pub fn set_memory(
         &self,
-        place: &Place,
+        place: &CgroupDir,
         bytes: u64,
         with_swap: u64,
         limit: &str,
@@ -223,7 +223,7 @@ fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-fn cpu_cores(place: &Place) -> Option<f64> {
+fn cpu_cores(place: &CgroupDir) -> Option<f64> {
     let (quota, period) = match place.version {
         Version::V1 => {
             // -1 (unlimited) does not parse.
@@ -241,7 +241,7 @@ fn cpu_cores(place: &Place) -> Option<f64> {
     (period > 0).then(|| quota as f64 / period as f64)
 }
 
-fn memory(place: &Place) -> (Option<u64>, Option<u64>) {
+fn memory(place: &CgroupDir) -> (Option<u64>, Option<u64>) {
     let read = |file: &str| number_in(&place.dir.join(file)).filter(|n| *n < UNLIMITED_BYTES);
     match place.version {
         Version::V1 => (read("memory.limit_in_bytes"), read("memory.memsw.limit_in_bytes")),
@@ -253,7 +253,7 @@ fn memory(place: &Place) -> (Option<u64>, Option<u64>) {
 }
 
 /// The smallest across disks, in the order of [`BLOCK`].
-fn block(place: &Place) -> [Option<u64>; 4] {
+fn block(place: &CgroupDir) -> [Option<u64>; 4] {
     BLOCK.map(|(v1_file, v2_key)| {
         let file = if place.version == Version::V1 { v1_file } else { "io.max" };
         let text = fs::read_to_string(place.dir.join(file)).ok()?;
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     fn group(root: &Path, version: Version) -> Group {
-        let place = |dir: &str, controllers: &[Controller]| Place {
+        let place = |dir: &str, controllers: &[Controller]| CgroupDir {
             version,
             controllers: controllers.to_vec(),
             dir: root.join(dir),

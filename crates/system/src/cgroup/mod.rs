@@ -71,14 +71,14 @@ impl Controller {
 
 /// A folder in one hierarchy, and the controllers it covers there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CgroupDir {
     pub version: Version,
     pub controllers: Vec<Controller>,
     pub dir: PathBuf,
 }
 
 /// Where a controller is, among places.
-pub(crate) fn place_of(places: &[Place], controller: Controller) -> Option<&Place> {
+pub(crate) fn place_of(places: &[CgroupDir], controller: Controller) -> Option<&CgroupDir> {
     places.iter().find(|p| p.controllers.contains(&controller))
 }
 

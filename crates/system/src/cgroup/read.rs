@@ -9,7 +9,7 @@ use std::path::Path;
 
 use loadlab_record::sample::Pressure;
 
-use super::{Controller, Place, Version, place_of};
+use super::{CgroupDir, Controller, Version, place_of};
 
 /// Half of the page in which the kernel writes these files (seq_file); none of their lines comes near this length.
 const HALF_PAGE: usize = 2048;
@@ -186,7 +186,7 @@ pub(crate) struct GroupReader {
 
 impl GroupReader {
     /// Opens what there is.
-    pub fn open(places: &[Place]) -> GroupReader {
+    pub fn open(places: &[CgroupDir]) -> GroupReader {
         let at = |controller| place_of(places, controller).map(|p| (p.version, p.dir.as_path()));
         GroupReader {
             cpu: at(Controller::Cpuacct).map(|(version, dir)| match version {
@@ -385,8 +385,11 @@ mod tests {
             ("g/pids.current", "7\n"),
             ("g/cgroup.procs", "12\n34\n"),
         ]);
-        let place =
-            Place { version: Version::V2, controllers: Controller::ALL.to_vec(), dir: root.path().join("g") };
+        let place = CgroupDir {
+            version: Version::V2,
+            controllers: Controller::ALL.to_vec(),
+            dir: root.path().join("g"),
+        };
         assert_eq!(
             GroupReader::open(&[place]).read(&mut Vec::new()),
             Reading {
@@ -430,7 +433,7 @@ mod tests {
                 "254:0 Read 40\n254:0 Write 80\n254:0 Total 120\nTotal 120\n",
             ),
         ]);
-        let place = |controller: Controller| Place {
+        let place = |controller: Controller| CgroupDir {
             version: Version::V1,
             controllers: vec![controller],
             dir: root.path().join(controller.v1_name()),

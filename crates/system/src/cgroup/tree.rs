@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Component as Part, Path, PathBuf};
 
-use super::{Controller, Place, Version, folder_name};
+use super::{CgroupDir, Controller, Version, folder_name};
 use crate::spec::Unavailable;
 
 /// The folder of all runs in every hierarchy.
@@ -33,7 +33,7 @@ struct Hierarchy {
 /// A run's folder in each hierarchy that has one, and what is missing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunGroups {
-    pub places: Vec<Place>,
+    pub places: Vec<CgroupDir>,
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -53,7 +53,7 @@ impl RunGroups {
                 Version::V1 => (hierarchy.own, hierarchy.controllers),
                 Version::V2 => v2_base(&hierarchy, &in_v1),
             };
-            groups.places.push(Place { version: hierarchy.version, controllers, dir: base.join(TOP) });
+            groups.places.push(CgroupDir { version: hierarchy.version, controllers, dir: base.join(TOP) });
         }
         // Another run of this name may be using it, or have been killed: we must not take over its folder.
         if groups.places.iter().any(|p| p.dir.join(&name).exists()) {
@@ -106,7 +106,7 @@ impl RunGroups {
 }
 
 /// A process's groups with everything they may count, read-only.
-pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<Place> {
+pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<CgroupDir> {
     let found = discover(root, &pid.to_string());
     let in_v1: Vec<Controller> = found.iter().flat_map(|h| h.controllers.clone()).collect();
     let place = |h: Hierarchy| {
@@ -115,13 +115,13 @@ pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<Place> {
             // A file that does not exist reads as nothing.
             Version::V2 => Controller::ALL.into_iter().filter(|c| !in_v1.contains(c)).collect(),
         };
-        Place { version: h.version, controllers, dir: h.own }
+        CgroupDir { version: h.version, controllers, dir: h.own }
     };
     found.into_iter().map(place).collect()
 }
 
 /// Groups by their folders, read-only; their files show what each counts.
-pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
+pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<CgroupDir> {
     let by_file = [
         (Controller::Cpu, "cpu.cfs_quota_us"),
         (Controller::Cpuacct, "cpuacct.usage"),
@@ -132,13 +132,13 @@ pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
     let place = |dir: &PathBuf| {
         let is_v2 = dir.join("cgroup.controllers").exists();
         let in_v1 = by_file.iter().filter(|(_, file)| dir.join(file).exists()).map(|(c, _)| *c);
-        Place {
+        CgroupDir {
             version: if is_v2 { Version::V2 } else { Version::V1 },
             controllers: if is_v2 { Controller::ALL.to_vec() } else { in_v1.collect() },
             dir: dir.clone(),
         }
     };
-    let mut places: Vec<Place> = dirs.iter().map(place).collect();
+    let mut places: Vec<CgroupDir> = dirs.iter().map(place).collect();
     // On a host with both, the v2 tree does not count what v1 has.
     let in_v1: Vec<Controller> =
         places.iter().filter(|p| p.version == Version::V1).flat_map(|p| p.controllers.clone()).collect();
@@ -149,17 +149,20 @@ pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
 }
 
 /// Our own group in the hierarchy of CPU limits, read-only.
-pub(crate) fn own_cpu_group(root: &Path) -> Vec<Place> {
+pub(crate) fn own_cpu_group(root: &Path) -> Vec<CgroupDir> {
     let found = discover(root, "self");
     let v1 = found.iter().find(|h| h.controllers.contains(&Controller::Cpu));
     let own = v1.or_else(|| found.iter().find(|h| h.version == Version::V2));
-    let place =
-        |h: &Hierarchy| Place { version: h.version, controllers: vec![Controller::Cpu], dir: h.own.clone() };
+    let place = |h: &Hierarchy| CgroupDir {
+        version: h.version,
+        controllers: vec![Controller::Cpu],
+        dir: h.own.clone(),
+    };
     own.map(place).into_iter().collect()
 }
 
 /// Makes a run's folder and, in v2, enables the controllers for its children.
-fn make(place: &mut Place) -> io::Result<()> {
+fn make(place: &mut CgroupDir) -> io::Result<()> {
     let top = place.dir.parent().map(Path::to_path_buf).unwrap_or_default();
     create_in(&top, &place.dir)?;
     if place.version == Version::V2 {

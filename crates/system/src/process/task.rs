@@ -12,7 +12,7 @@ use rustix::io::{Errno, Result};
 
 /// Where a thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ThreadPosition {
     /// On a core, or ready for one.
     Running,
     /// Blocked in a system call.
@@ -65,7 +65,7 @@ impl TaskFiles {
     ///
     /// # Errors
     /// `ACCESS` or `PERM` without the right, `NOENT` or `SRCH` when the thread is gone.
-    pub fn place(&mut self, pid: u32, tid: u32) -> Result<Place> {
+    pub fn place(&mut self, pid: u32, tid: u32) -> Result<ThreadPosition> {
         parse_place(self.read(pid, tid, "syscall")?).ok_or(Errno::INVAL)
     }
 
@@ -83,7 +83,7 @@ impl TaskFiles {
     ///
     /// # Errors
     /// As of [`TaskFiles::place`]; never about another thread with the same id.
-    pub fn place_in(&mut self, file: &OwnedFd) -> Result<Place> {
+    pub fn place_in(&mut self, file: &OwnedFd) -> Result<ThreadPosition> {
         let length = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut self.text, 0))?;
         let text = std::str::from_utf8(&self.text[..length]).map_err(|_| Errno::INVAL)?;
         parse_place(text).ok_or(Errno::INVAL)
@@ -234,14 +234,14 @@ impl TaskFiles {
 }
 
 /// `running`, `-1 SP PC`, or `NUMBER ARG0 … ARG5 SP PC`.
-fn parse_place(text: &str) -> Option<Place> {
+fn parse_place(text: &str) -> Option<ThreadPosition> {
     if text.starts_with("running") {
-        return Some(Place::Running);
+        return Some(ThreadPosition::Running);
     }
     let mut words = text.split_ascii_whitespace();
     let number: i64 = words.next()?.parse().ok()?;
     if number < 0 {
-        return Some(Place::Elsewhere);
+        return Some(ThreadPosition::Elsewhere);
     }
     let mut args = [0; 6];
     for arg in &mut args {
@@ -250,9 +250,9 @@ fn parse_place(text: &str) -> Option<Place> {
     // Stacks of 64-bit programs are above 4 GiB; a program below that uses another call table.
     let is_narrow = hex(words.next()?)? <= u64::from(u32::MAX);
     Some(if is_narrow && cfg!(target_pointer_width = "64") {
-        Place::Elsewhere
+        ThreadPosition::Elsewhere
     } else {
-        Place::Call { number, args }
+        ThreadPosition::Call { number, args }
     })
 }
 
@@ -296,15 +296,16 @@ mod tests {
 
     #[test]
     fn places_are_parsed() {
-        let check = |text: &str, expect: Option<Place>| assert_eq!(parse_place(text), expect, "{text}");
-        check("running", Some(Place::Running));
-        check("-1 0x7ffd00000000 0x7f0000000000", Some(Place::Elsewhere));
+        let check =
+            |text: &str, expect: Option<ThreadPosition>| assert_eq!(parse_place(text), expect, "{text}");
+        check("running", Some(ThreadPosition::Running));
+        check("-1 0x7ffd00000000 0x7f0000000000", Some(ThreadPosition::Elsewhere));
         check(
             "202 0x1 0x80 0x2 0x0 0x0 0xffffffff 0x7ffd00000000 0x7f0000000000",
-            Some(Place::Call { number: 202, args: [1, 0x80, 2, 0, 0, 0xffff_ffff] }),
+            Some(ThreadPosition::Call { number: 202, args: [1, 0x80, 2, 0, 0, 0xffff_ffff] }),
         );
         // A 32-bit program's futex.
-        check("240 0x1 0x80 0x2 0x0 0x0 0x0 0xffb01000 0xf7f00000", Some(Place::Elsewhere));
+        check("240 0x1 0x80 0x2 0x0 0x0 0x0 0xffb01000 0xf7f00000", Some(ThreadPosition::Elsewhere));
         for bad in ["", "x", "202", "202 0x1 0x2", "202 1 2 3 4 5 6 7 8"] {
             check(bad, None);
         }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 
-use super::task::{Place, TaskFiles};
+use super::task::{TaskFiles, ThreadPosition};
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Doing {
 
 /// What was observed of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Observation {
     /// By its state or its system call.
     Clearly(Doing),
     /// By the kernel function it waits in: its call may not be inspected.
@@ -48,14 +48,14 @@ pub(crate) enum Seen {
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
-pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, open: Option<&OwnedFd>) -> Result<Seen> {
+pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, open: Option<&OwnedFd>) -> Result<Observation> {
     let place = match open {
         Some(file) => files.place_in(file),
         None => files.place(pid, tid),
     };
     let doing = match place {
-        Ok(Place::Running) => Doing::Running,
-        Ok(Place::Call { number, args }) => match by_call(number, args) {
+        Ok(ThreadPosition::Running) => Doing::Running,
+        Ok(ThreadPosition::Call { number, args }) => match by_call(number, args) {
             ByCall::Doing(doing) => doing,
             ByCall::File(fd) => match files.kind_of_file(pid, fd) {
                 Some(FileType::RegularFile | FileType::BlockDevice | FileType::Directory) => Doing::Disk,
@@ -65,7 +65,7 @@ pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, open: Option<&Owne
             ByCall::Restarted => by_function(files.waits_in(pid, tid)?).unwrap_or(Doing::Other),
             ByCall::Unknown => by_state(files.state(pid, tid)?).unwrap_or(Doing::Other),
         },
-        Ok(Place::Elsewhere) => match by_state(files.state(pid, tid)?) {
+        Ok(ThreadPosition::Elsewhere) => match by_state(files.state(pid, tid)?) {
             Some(doing) => doing,
             None => by_function(files.waits_in(pid, tid)?).unwrap_or(Doing::Other),
         },
@@ -73,18 +73,18 @@ pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, open: Option<&Owne
         // The kernel may have no such file, or the thread is gone: its state decides.
         Err(_) => return look_without_call(files, pid, tid),
     };
-    Ok(Seen::Clearly(doing))
+    Ok(Observation::Clearly(doing))
 }
 
 /// The same when the thread may not be traced.
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
-pub(crate) fn look_without_call(files: &mut TaskFiles, pid: u32, tid: u32) -> Result<Seen> {
+pub(crate) fn look_without_call(files: &mut TaskFiles, pid: u32, tid: u32) -> Result<Observation> {
     if let Some(doing) = by_state(files.state(pid, tid)?) {
-        return Ok(Seen::Clearly(doing));
+        return Ok(Observation::Clearly(doing));
     }
-    Ok(by_function(files.waits_in(pid, tid)?).map_or(Seen::Hidden, Seen::ByFunction))
+    Ok(by_function(files.waits_in(pid, tid)?).map_or(Observation::Hidden, Observation::ByFunction))
 }
 
 /// What a state shows on its own.
@@ -355,12 +355,12 @@ mod tests {
         thread::spawn(|| begin(sender));
         let (pid, tid) = (std::process::id(), receiver.recv().unwrap());
         let mut files = TaskFiles::new();
-        let mut wait_for = |what: fn(&mut TaskFiles, u32, u32) -> Result<Seen>| {
+        let mut wait_for = |what: fn(&mut TaskFiles, u32, u32) -> Result<Observation>| {
             let mut seen = None;
             for _ in 0..1_000_000 {
                 seen = match what(&mut files, pid, tid).unwrap() {
-                    Seen::Clearly(doing) | Seen::ByFunction(doing) => Some(doing),
-                    Seen::Hidden => None,
+                    Observation::Clearly(doing) | Observation::ByFunction(doing) => Some(doing),
+                    Observation::Hidden => None,
                 };
                 if seen == Some(expect) {
                     break;
@@ -370,7 +370,7 @@ mod tests {
             seen
         };
         assert_eq!(wait_for(|files, pid, tid| look(files, pid, tid, None)), Some(expect), "by call");
-        let by_open_file: fn(&mut TaskFiles, u32, u32) -> Result<Seen> = |files, pid, tid| {
+        let by_open_file: fn(&mut TaskFiles, u32, u32) -> Result<Observation> = |files, pid, tid| {
             let open = files.open_place(pid, tid)?;
             look(files, pid, tid, Some(&open))
         };

@@ -9,14 +9,14 @@ const SEGMENT_BYTES: usize = 1448;
 
 /// One direction of a link or of a connection, in which nothing overtakes.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct Fifo {
     last_due_ns: u64,
 }
 
-impl Order {
+impl Fifo {
     /// Nothing may be forwarded before this time.
-    pub fn not_before(ns: u64) -> Order {
-        Order { last_due_ns: ns }
+    pub fn not_before(ns: u64) -> Fifo {
+        Fifo { last_due_ns: ns }
     }
 }
 
@@ -33,7 +33,7 @@ impl Pace {
     }
 
     /// When something that arrived now may be forwarded: at least half the delay later, apart from the jitter.
-    pub fn due(&mut self, order: &mut Order, now_ns: u64) -> u64 {
+    pub fn due(&mut self, order: &mut Fifo, now_ns: u64) -> u64 {
         let LinkShape { delay_ns, jitter_ns, .. } = self.shape;
         // Rounded up: two halves are never less than the whole.
         let half_ns = delay_ns.div_ceil(2);
@@ -54,7 +54,7 @@ impl Pace {
 
     /// The same for a piece of a stream, which must not be lost: if a packet of it would have been, it and all behind
     /// it arrive when it would have been retransmitted.
-    pub fn due_in_stream(&mut self, order: &mut Order, now_ns: u64, bytes: usize) -> (u64, bool) {
+    pub fn due_in_stream(&mut self, order: &mut Fifo, now_ns: u64, bytes: usize) -> (u64, bool) {
         let due_ns = self.due(order, now_ns);
         let packets = bytes.div_ceil(SEGMENT_BYTES);
         let is_lost = (0..packets).filter(|_| self.loses()).count() > 0;
@@ -85,8 +85,8 @@ mod tests {
     fn two_ways_are_the_delay_at_least() {
         for delay_ns in [0, 1, 7, 40_000_000] {
             let mut pace = pace(delay_ns, 0, 0.0);
-            let there = pace.due(&mut Order::default(), 100);
-            let back = pace.due(&mut Order::default(), there);
+            let there = pace.due(&mut Fifo::default(), 100);
+            let back = pace.due(&mut Fifo::default(), there);
             assert!(back - 100 >= delay_ns && back - 100 <= delay_ns + 1, "{delay_ns}: {back}");
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn jitter_is_spread_and_nothing_overtakes() {
         let mut pace = pace(10_000, 4_000, 0.0);
-        let (mut order, mut last_ns, mut delays) = (Order::default(), 0, Vec::new());
+        let (mut order, mut last_ns, mut delays) = (Fifo::default(), 0, Vec::new());
         for i in 0..2000u64 {
             // Far enough apart that none waits for the one before.
             let now_ns = i * 20_000;
@@ -105,7 +105,7 @@ mod tests {
         }
         let (low, high) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
         assert!((3_000..3_100).contains(low) && (6_900..=7_000).contains(high), "{low} to {high}");
-        let mut order = Order::default();
+        let mut order = Fifo::default();
         let together: Vec<u64> = (0..100).map(|_| pace.due(&mut order, 5)).collect();
         assert!(together.is_sorted());
     }
@@ -121,11 +121,11 @@ mod tests {
     #[test]
     fn a_lost_piece_of_a_stream_comes_late_with_all_behind_it() {
         let mut pace = pace(40_000_000, 0, 0.999_999);
-        let mut order = Order::default();
+        let mut order = Fifo::default();
         assert_eq!(pace.due_in_stream(&mut order, 0, 10), (260_000_000, true));
         pace.shape.loss = 0.0;
         assert_eq!(pace.due_in_stream(&mut order, 1, 10), (260_000_000, false));
-        assert_eq!(pace.due_in_stream(&mut Order::not_before(7), 1, 10), (20_000_001, false));
-        assert_eq!(pace.due_in_stream(&mut Order::not_before(90_000_000), 1, 10), (90_000_000, false));
+        assert_eq!(pace.due_in_stream(&mut Fifo::not_before(7), 1, 10), (20_000_001, false));
+        assert_eq!(pace.due_in_stream(&mut Fifo::not_before(90_000_000), 1, 10), (90_000_000, false));
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::pace::{Order, Pace};
+use super::pace::{Fifo, Pace};
 use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
 use crate::clock;
 use crate::netns::tap;
@@ -21,8 +21,8 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// One direction.
 #[derive(Default)]
-struct Way {
-    order: Order,
+struct Direction {
+    order: Fifo,
     queue: VecDeque<(u64, Box<[u8]>)>,
     bytes: usize,
 }
@@ -31,7 +31,7 @@ struct Way {
 pub(super) fn run(links: [OwnedFd; 2], shape: LinkShape, mut control: Control) -> io::Result<()> {
     let mut pace = Pace::new(shape);
     let mut counts = Counts::default();
-    let mut ways = [Way::default(), Way::default()];
+    let mut ways = [Direction::default(), Direction::default()];
     let mut frame = vec![0; FRAME_BYTES];
     let behave = |shape: LinkShape| links.iter().try_for_each(|l| tap::set_large(l, shape.loss == 0.0));
     behave(shape)?;
@@ -58,7 +58,7 @@ pub(super) fn run(links: [OwnedFd; 2], shape: LinkShape, mut control: Control) -
 
 fn read(
     link: &OwnedFd,
-    way: &mut Way,
+    way: &mut Direction,
     pace: &mut Pace,
     counts: &mut Counts,
     frame: &mut [u8],
@@ -85,7 +85,7 @@ fn read(
     Ok(())
 }
 
-fn write(link: &OwnedFd, way: &mut Way, counts: &mut Counts) -> io::Result<()> {
+fn write(link: &OwnedFd, way: &mut Direction, counts: &mut Counts) -> io::Result<()> {
     while let Some((due_ns, _)) = way.queue.front() {
         let (due_ns, now_ns) = (*due_ns, clock::now_ns());
         if due_ns > now_ns {
@@ -103,13 +103,13 @@ fn write(link: &OwnedFd, way: &mut Way, counts: &mut Counts) -> io::Result<()> {
 }
 
 /// Waits until something arrives or is due; true if it is a control message.
-fn wait(links: &[OwnedFd; 2], ways: &[Way; 2], control: &Control) -> io::Result<bool> {
+fn wait(links: &[OwnedFd; 2], ways: &[Direction; 2], control: &Control) -> io::Result<bool> {
     let due_ns = ways.iter().filter_map(|w| w.queue.front()).map(|(due_ns, _)| *due_ns).min();
     let timeout = due_ns.map(|due_ns| {
         let ns = due_ns.saturating_sub(clock::now_ns());
         Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
     });
-    let wanted = |way: &Way| if way.bytes < MOST_BYTES { PollFlags::IN } else { PollFlags::empty() };
+    let wanted = |way: &Direction| if way.bytes < MOST_BYTES { PollFlags::IN } else { PollFlags::empty() };
     let mut files = [
         PollFd::from_borrowed_fd(links[0].as_fd(), wanted(&ways[0])),
         PollFd::from_borrowed_fd(links[1].as_fd(), wanted(&ways[1])),

@@ -19,7 +19,7 @@ use rustix::net::{
     listen, recv, send, shutdown, socket_with,
 };
 
-use super::pace::{Order, Pace};
+use super::pace::{Fifo, Pace};
 use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
 use crate::clock;
 use crate::process::open_files;
@@ -52,8 +52,8 @@ type Due = BinaryHeap<Reverse<(u64, u64, usize)>>;
 
 /// One direction of a connection.
 #[derive(Default)]
-struct Way {
-    order: Order,
+struct Direction {
+    order: Fifo,
     queue: VecDeque<Piece>,
     bytes: usize,
     /// Reading has stopped: there is too much, or the stream ended.
@@ -69,7 +69,7 @@ struct Way {
     is_armed: bool,
 }
 
-impl Way {
+impl Direction {
     /// Schedules a wake-up for its first piece. Nothing overtakes, so one wake-up is enough: with more, each would
     /// schedule the next one again.
     fn arm(&mut self, due: &mut Due, key: u64, number: usize) {
@@ -83,7 +83,7 @@ impl Way {
 /// Way 0 leads from end 0, the client, to end 1, the component; way 1 back.
 struct Connection {
     ends: [OwnedFd; 2],
-    ways: [Way; 2],
+    ways: [Direction; 2],
     /// The events each end is registered for.
     interest: [EventFlags; 2],
 }
@@ -247,9 +247,10 @@ impl Relay {
             let shape = self.pace.shape;
             // A handshake takes a round trip, and then the first bytes travel for half of one.
             let first_ns = clock::now_ns() + shape.delay_ns + shape.delay_ns.div_ceil(2);
-            let there = Way { order: Order::not_before(first_ns), ..Way::default() };
+            let there = Direction { order: Fifo::not_before(first_ns), ..Direction::default() };
             let interest = [EventFlags::IN; 2];
-            let connection = Connection { ends: [client, end], ways: [there, Way::default()], interest };
+            let connection =
+                Connection { ends: [client, end], ways: [there, Direction::default()], interest };
             let key = self.next;
             self.next += 1;
             for (i, end) in connection.ends.iter().enumerate() {
@@ -383,7 +384,7 @@ impl Relay {
         }
         let back = &mut connection.ways[1 - end];
         self.bytes -= back.bytes;
-        *back = Way { has_ended: true, is_done: true, is_armed: back.is_armed, ..Way::default() };
+        *back = Direction { has_ended: true, is_done: true, is_armed: back.is_armed, ..Direction::default() };
         let way = &mut connection.ways[end];
         let due_ns = self.pace.due(&mut way.order, clock::now_ns());
         (way.has_ended, way.is_broken, way.is_done) = (true, true, false);

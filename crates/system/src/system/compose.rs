@@ -82,7 +82,7 @@ impl Project {
 }
 
 /// A container of a project, known by its labels.
-struct Found {
+struct ProjectContainer {
     id: String,
     service: String,
     number: u32,
@@ -334,7 +334,7 @@ impl System {
         )
     }
 
-    fn containers_of(&self, engine: &Engine, project: &str) -> Result<Vec<Found>> {
+    fn containers_of(&self, engine: &Engine, project: &str) -> Result<Vec<ProjectContainer>> {
         let filters = labelled(&format!("{PROJECT_LABEL}={project}"));
         let call = Call::new(
             "list the project's containers",
@@ -342,7 +342,8 @@ impl System {
             format!("/containers/json?all=1&filters={filters}"),
         );
         let list = engine.call(call)?.body;
-        let mut found: Vec<Found> = list.as_array().into_iter().flatten().filter_map(found_in).collect();
+        let mut found: Vec<ProjectContainer> =
+            list.as_array().into_iter().flatten().filter_map(found_in).collect();
         found.sort_by(|a, b| (&a.service, a.number).cmp(&(&b.service, b.number)));
         Ok(found)
     }
@@ -353,13 +354,13 @@ fn is_podmans(words: &[String]) -> bool {
     words.first().is_some_and(|tool| tool == "podman-compose")
 }
 
-fn found_in(container: &Value) -> Option<Found> {
+fn found_in(container: &Value) -> Option<ProjectContainer> {
     let label = |name: &str| container["Labels"][format!("com.docker.compose.{name}")].as_str();
     // Containers of `compose run`.
     if label("oneoff").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
         return None;
     }
-    Some(Found {
+    Some(ProjectContainer {
         id: container["Id"].as_str()?.to_owned(),
         service: label("service")?.to_owned(),
         number: label("container-number").and_then(|n| n.parse().ok()).unwrap_or(1),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::System;
-use crate::cgroup::Place;
+use crate::cgroup::CgroupDir;
 use crate::cgroup::group::{Group, LimitError};
 use crate::cgroup::tree::RunGroups;
 use crate::clock;
@@ -40,7 +40,7 @@ pub fn check_limits<'a>(wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>)
     checked
 }
 
-fn try_limits(places: &[Place], component: &str, limits: &Limits) -> Result<()> {
+fn try_limits(places: &[CgroupDir], component: &str, limits: &Limits) -> Result<()> {
     // Open files and links are not limited by groups.
     let is_free = limits.cpu_cores.is_none() && limits.memory_bytes.is_none() && limits.pids.is_none();
     if is_free && limits.block == BlockLimits::default() {

@@ -210,7 +210,7 @@ impl System {
         }
     }
 
-    pub(crate) fn places(&self) -> &[crate::cgroup::Place] {
+    pub(crate) fn places(&self) -> &[crate::cgroup::CgroupDir] {
         &self.groups.places
     }
 

@@ -146,7 +146,7 @@ pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: A
     if addresses.is_empty() && asked.is_empty() && found.processes.is_empty() {
         return found;
     }
-    let look = match Look::now() {
+    let look = match SocketOwners::now() {
         Ok(look) => look,
         Err(error) => {
             found.not_seen.push(format!("the processes that answer: the table of sockets: {error}"));
@@ -200,7 +200,7 @@ fn holding<'a>(held: impl Iterator<Item = &'a BTreeSet<u32>>) -> Vec<BTreeSet<u3
 }
 
 /// Sockets, and the processes that hold them.
-struct Look {
+struct SocketOwners {
     /// Those of this network namespace.
     sockets: Vec<Socket>,
     unix: Vec<UnixSocket>,
@@ -235,8 +235,8 @@ fn holders_of(processes: &[Stat], inodes: impl Iterator<Item = u32>) -> HashMap<
     holders
 }
 
-impl Look {
-    fn now() -> std::io::Result<Look> {
+impl SocketOwners {
+    fn now() -> std::io::Result<SocketOwners> {
         let (mut sockets, mut subset, mut unix) = (Vec::new(), Subset::default(), Vec::new());
         let mut own = SocketTable::here()?;
         own.read(&mut subset, &mut sockets)?;
@@ -247,7 +247,7 @@ impl Look {
         processes.retain(|stat| !stat.is_of_kernel());
         let inodes = sockets.iter().map(|s| s.inode).chain(unix.iter().map(|s| s.inode));
         let holders = holders_of(&processes, inodes);
-        Ok(Look { sockets, unix, holders, processes, elsewhere: OnceCell::new() })
+        Ok(SocketOwners { sockets, unix, holders, processes, elsewhere: OnceCell::new() })
     }
 
     fn elsewhere(&self) -> &HashMap<Connection, BTreeSet<u32>> {

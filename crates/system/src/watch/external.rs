@@ -31,11 +31,11 @@ pub enum ExternalSelector {
 #[derive(Clone, Debug)]
 pub struct External {
     name: String,
-    kind: Kind,
+    kind: ExternalKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ExternalKind {
     Process(ProcessId),
     Container(ProcessId),
     Groups(Vec<PathBuf>),
@@ -49,33 +49,34 @@ impl External {
     pub fn find(name: &str, seek: &ExternalSelector, engine: Option<&str>) -> Result<External> {
         let not =
             |what: String, hint: &'static str| Error::NotThere { component: name.to_owned(), what, hint };
-        let kind =
-            match seek {
-                ExternalSelector::Pid(pid) => {
-                    let stat = process::stat(*pid).filter(|s| !s.is_dead());
-                    let hint = "name a running process: `ps -e` lists them";
-                    let stat = stat.ok_or_else(|| not(format!("no process has the pid {pid}"), hint))?;
-                    Kind::Process(ProcessId { pid: *pid, start_ticks: stat.start_ticks })
-                }
-                ExternalSelector::Command(command) => Kind::Process(by_command(command).map_err(|why| {
+        let kind = match seek {
+            ExternalSelector::Pid(pid) => {
+                let stat = process::stat(*pid).filter(|s| !s.is_dead());
+                let hint = "name a running process: `ps -e` lists them";
+                let stat = stat.ok_or_else(|| not(format!("no process has the pid {pid}"), hint))?;
+                ExternalKind::Process(ProcessId { pid: *pid, start_ticks: stat.start_ticks })
+            }
+            ExternalSelector::Command(command) => {
+                ExternalKind::Process(by_command(command).map_err(|why| {
                     not(why, "give more of its command line (`ps -eo pid,args`), or its pid")
-                })?),
-                ExternalSelector::Cgroup(path) => {
-                    let dirs = groups_at(Path::new(CGROUPS), path);
-                    let hint = "give a path below /sys/fs/cgroup, such as `system.slice/nginx.service`";
-                    if dirs.is_empty() {
-                        return Err(not(format!("there is no control group `{path}`"), hint));
-                    }
-                    Kind::Groups(dirs)
+                })?)
+            }
+            ExternalSelector::Cgroup(path) => {
+                let dirs = groups_at(Path::new(CGROUPS), path);
+                let hint = "give a path below /sys/fs/cgroup, such as `system.slice/nginx.service`";
+                if dirs.is_empty() {
+                    return Err(not(format!("there is no control group `{path}`"), hint));
                 }
-                ExternalSelector::Container(id) => {
-                    let failed = |source| Error::of_container(name, source);
-                    Kind::Container(by_container(id, engine).map_err(failed)?.ok_or_else(|| {
-                        let hint = "`docker ps` lists running containers";
-                        not(format!("no container `{id}` is running"), hint)
-                    })?)
-                }
-            };
+                ExternalKind::Groups(dirs)
+            }
+            ExternalSelector::Container(id) => {
+                let failed = |source| Error::of_container(name, source);
+                ExternalKind::Container(by_container(id, engine).map_err(failed)?.ok_or_else(|| {
+                    let hint = "`docker ps` lists running containers";
+                    not(format!("no container `{id}` is running"), hint)
+                })?)
+            }
+        };
         Ok(External { name: name.to_owned(), kind })
     }
 
@@ -87,19 +88,19 @@ impl External {
     /// What the watcher reads of it.
     pub fn target(&self) -> Target {
         match &self.kind {
-            Kind::Process(id) => Target::process_tree(&self.name, *id),
-            Kind::Container(id) => {
+            ExternalKind::Process(id) => Target::process_tree(&self.name, *id),
+            ExternalKind::Container(id) => {
                 Target::cgroup_of(&self.name, id.pid).unwrap_or_else(|| Target::process_tree(&self.name, *id))
             }
-            Kind::Groups(dirs) => Target::groups(&self.name, dirs),
+            ExternalKind::Groups(dirs) => Target::groups(&self.name, dirs),
         }
     }
 
     /// It existed and is gone.
     pub fn is_gone(&self) -> bool {
         match &self.kind {
-            Kind::Process(id) | Kind::Container(id) => !id.is_alive(),
-            Kind::Groups(dirs) => !dirs.iter().any(|dir| dir.exists()),
+            ExternalKind::Process(id) | ExternalKind::Container(id) => !id.is_alive(),
+            ExternalKind::Groups(dirs) => !dirs.iter().any(|dir| dir.exists()),
         }
     }
 }

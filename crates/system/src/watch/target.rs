@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use super::evidence::Members;
 use super::net::NetReader;
 use crate::cgroup::read::{CachedFile, GroupReader, PressureFiles, keyed};
-use crate::cgroup::{Controller, Place, Version, place_of, tree};
+use crate::cgroup::{CgroupDir, Controller, Version, place_of, tree};
 use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
 /// Files are kept open for this many processes of one target; those of further ones are opened for each reading.
@@ -28,7 +28,7 @@ const LIMITS_EVERY: u32 = 10;
 #[derive(Debug)]
 pub struct Target {
     name: String,
-    kind: Kind,
+    kind: TargetKind,
     memory_limit_bytes: Option<u64>,
     files: HashMap<u32, ProcessFiles>,
     /// Totals so far: sums over processes fall when one ends, totals do not.
@@ -47,7 +47,7 @@ struct Net {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum TargetKind {
     Group { reader: GroupReader, written_back_elsewhere: bool },
     Tree(ProcessFamily),
     Generator { own_group: GroupReader },
@@ -95,7 +95,7 @@ impl Target {
     pub fn generator() -> Target {
         Target::new(
             "loadlab",
-            Kind::Generator {
+            TargetKind::Generator {
                 own_group: GroupReader::open(&tree::own_cpu_group(Path::new("/"))).without_processes(),
             },
         )
@@ -113,12 +113,12 @@ impl Target {
             net: NetReader::open(Path::new("/proc/self/net")),
             pressure: PressureFiles::open(Path::new("/proc/pressure"), ""),
         };
-        Target::new("host", Kind::Host(Box::new(files)))
+        Target::new("host", TargetKind::Host(Box::new(files)))
     }
 
     /// A process that is already running, with its descendants and its process group.
     pub fn process_tree(name: &str, root: ProcessId) -> Target {
-        Target::new(name, Kind::Tree(ProcessFamily { leader: root, mark: String::new() }))
+        Target::new(name, TargetKind::Tree(ProcessFamily { leader: root, mark: String::new() }))
     }
 
     /// The cgroups of a running process, such as a container's by its first process. `None` if there are none, or
@@ -126,7 +126,7 @@ impl Target {
     pub fn cgroup_of(name: &str, pid: u32) -> Option<Target> {
         let root = Path::new("/");
         let own = tree::groups_of(root, std::process::id());
-        let places: Vec<Place> =
+        let places: Vec<CgroupDir> =
             tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect();
         if places.is_empty() {
             return None;
@@ -144,8 +144,8 @@ impl Target {
         target
     }
 
-    fn group_kind(places: &[Place]) -> Kind {
-        Kind::Group {
+    fn group_kind(places: &[CgroupDir]) -> TargetKind {
+        TargetKind::Group {
             reader: GroupReader::open(places),
             // v1 does not charge writes through the page cache to anyone: the kernel's threads write them.
             written_back_elsewhere: place_of(places, Controller::Io).is_none_or(|p| p.version == Version::V1),
@@ -155,12 +155,12 @@ impl Target {
     /// A component, by its groups, or else by its family. `asked` is the limit on its memory.
     pub(crate) fn component(
         name: &str,
-        places: &[Place],
+        places: &[CgroupDir],
         family: &ProcessFamily,
         asked: Option<u64>,
     ) -> Target {
         let kind = match places.is_empty() {
-            true => Kind::Tree(family.clone()),
+            true => TargetKind::Tree(family.clone()),
             false => Target::group_kind(places),
         };
         let mut target = Target::new(name, kind);
@@ -169,7 +169,7 @@ impl Target {
         target
     }
 
-    fn new(name: &str, kind: Kind) -> Target {
+    fn new(name: &str, kind: TargetKind) -> Target {
         Target {
             name: name.to_owned(),
             kind,
@@ -189,7 +189,7 @@ impl Target {
 
     /// Whether a reading of it looks at all processes of the machine.
     pub(crate) fn is_tree(&self) -> bool {
-        matches!(self.kind, Kind::Tree(_))
+        matches!(self.kind, TargetKind::Tree(_))
     }
 
     /// Its processes at the last reading; none for the host.
@@ -215,8 +215,8 @@ impl Target {
             ..Sample::default()
         };
         match &self.kind {
-            Kind::Host(files) => read_host(&mut sample, files, &mut round.buffer)?,
-            Kind::Generator { own_group } => {
+            TargetKind::Host(files) => read_host(&mut sample, files, &mut round.buffer)?,
+            TargetKind::Generator { own_group } => {
                 let own = own_group.read(&mut round.buffer);
                 (sample.throttled_periods, sample.throttled_s) = (own.throttled_periods, own.throttled_s);
                 let pid = std::process::id();
@@ -231,7 +231,7 @@ impl Target {
                 sums.fill(&mut sample);
                 sample.memory_bytes = sample.resident_bytes;
             }
-            Kind::Group { reader, written_back_elsewhere } => {
+            TargetKind::Group { reader, written_back_elsewhere } => {
                 let r = reader.read(&mut round.buffer);
                 let written_back_elsewhere = *written_back_elsewhere;
                 let processes = r.processes?;
@@ -260,7 +260,7 @@ impl Target {
                     self.add_tree(&mut sample, &processes);
                 }
             }
-            Kind::Tree(family) => {
+            TargetKind::Tree(family) => {
                 let members = family.members(round.snapshot.get_or_insert_with(process::snapshot));
                 if members.is_empty() {
                     return None;
@@ -442,7 +442,7 @@ fn files_limit(limits: &str) -> Option<u64> {
 }
 
 /// A group's limit. v1 has a default of nearly 2^63.
-fn memory_limit(places: &[Place]) -> Option<u64> {
+fn memory_limit(places: &[CgroupDir]) -> Option<u64> {
     let place = place_of(places, Controller::Memory)?;
     let file = match place.version {
         Version::V1 => "memory.limit_in_bytes",

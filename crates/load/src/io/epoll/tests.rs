@@ -7,9 +7,9 @@ use super::*;
 
 /// What was reported.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct Log(Vec<String>);
 
-impl<'r> Sink<EpollOps<'r>> for Told {
+impl<'r> Sink<EpollOps<'r>> for Log {
     fn event(&mut self, _: &mut EpollOps<'r>, event: Event<'_>) {
         self.0.push(format!("{event:?}"));
     }
@@ -28,7 +28,7 @@ fn connected<'r>() -> (Epoll<'r>, TcpStream, TcpStream) {
     (io, same, theirs)
 }
 
-fn poll(io: &mut Epoll<'_>, reported: &mut Told) {
+fn poll(io: &mut Epoll<'_>, reported: &mut Log) {
     let until_ns = now_ns() + 5_000_000_000;
     io.poll(Wait::until(until_ns), reported).expect("epoll waits");
 }
@@ -49,7 +49,7 @@ fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
         theirs.read_exact(&mut all).expect("all of it comes");
         (all, theirs)
     });
-    let mut reported = Told::default();
+    let mut reported = Log::default();
     while io.ops.slots[0].has_more() {
         poll(&mut io, &mut reported);
     }
@@ -103,7 +103,7 @@ fn an_end_that_comes_during_the_nap_belongs_to_the_answer_before_it() {
 fn an_old_kernel_waits_for_whole_milliseconds() {
     let (mut io, _same, mut theirs) = connected();
     io.fine_waits = false;
-    let mut reported = Told::default();
+    let mut reported = Log::default();
     poll_at_once(&mut io);
     let from_ns = now_ns();
     let until_ns = from_ns + 2_500_000;
@@ -152,7 +152,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
             let _ = (&theirs).take(all as u64).read_to_end(&mut came);
             (came, theirs)
         });
-        let mut reported = Told::default();
+        let mut reported = Log::default();
         while io.ops.slots[0].has_more() {
             poll(&mut io, &mut reported);
         }
@@ -172,5 +172,5 @@ fn sent_of(event: &str) -> usize {
 }
 
 fn poll_at_once(io: &mut Epoll<'_>) {
-    io.poll(Wait::until(0), &mut Told::default()).expect("epoll does not wait");
+    io.poll(Wait::until(0), &mut Log::default()).expect("epoll does not wait");
 }

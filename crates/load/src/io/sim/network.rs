@@ -63,7 +63,7 @@ pub struct Books {
 
 /// An entry's kind in a trace.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum TraceKind {
     Connect,
     Connected,
     Send,
@@ -76,7 +76,7 @@ pub(super) enum Kind {
 
 impl Books {
     /// Adds to the trace.
-    pub(super) fn note(&mut self, at_ns: u64, kind: Kind, conn: ConnId, bytes: &[u8], number: u64) {
+    pub(super) fn note(&mut self, at_ns: u64, kind: TraceKind, conn: ConnId, bytes: &[u8], number: u64) {
         let mut add = |word: u64| {
             // FNV-1a over words: enough to tell two runs apart.
             self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::network::{Kind, Like, Piece};
+use super::network::{Like, Piece, TraceKind};
 use super::{Event, Happening, Reply, Server, SimOps, Sink};
 use crate::io::ConnId;
 
@@ -101,7 +101,7 @@ impl<S: Server> SimOps<S> {
 
     /// Final bytes before a close: they go whole or break off, and nothing waits for them.
     pub(super) fn says_at_once(&mut self, conn: ConnId, last: &[u8]) -> usize {
-        self.note(Kind::Send, conn, last, last.len() as u64);
+        self.note(TraceKind::Send, conn, last, last.len() as u64);
         self.books.sent += last.len() as u64;
         self.passes(conn, last);
         last.len()

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use io_uring::{opcode, squeue};
 
-use super::{Completion, ConnId, Kind, UringOps, now_ns};
+use super::{Completion, CompletionKind, ConnId, UringOps, now_ns};
 
 /// `SOCKET_URING_OP_SIOCOUTQ` of `<linux/io_uring.h>`.
 const SIOCOUTQ: u32 = 1;
@@ -19,7 +19,7 @@ impl UringOps<'_> {
 
     /// Queries the kernel about a connection, and waits for that answer alone; `None` if there is none.
     pub(super) fn ask(&mut self, conn: ConnId, question: squeue::Entry) -> Option<usize> {
-        let data = self.data(Kind::Asked, conn);
+        let data = self.data(CompletionKind::Asked, conn);
         let generation = self.slots[conn as usize].generation & 0xff_ffff;
         let (ring, _) = self.place(conn);
         self.push(ring, &question.user_data(data)).ok()?;
@@ -28,10 +28,11 @@ impl UringOps<'_> {
             self.enter(ring, until_ns).ok()?;
             let mut done = VecDeque::new();
             self.reap(ring, &mut done);
-            let is_answer =
-                |c: &&Completion| c.kind == Kind::Asked && c.conn == conn && c.generation == generation;
+            let is_answer = |c: &&Completion| {
+                c.kind == CompletionKind::Asked && c.conn == conn && c.generation == generation
+            };
             let answer = done.iter().find(is_answer).map(|c| c.result);
-            let came = done.iter().filter(|c| c.kind == Kind::Receive && c.result >= 0);
+            let came = done.iter().filter(|c| c.kind == CompletionKind::Receive && c.result >= 0);
             self.came.extend(came.map(|c| (c.conn, c.generation)));
             self.early.extend(done);
             if let Some(result) = answer {

@@ -50,7 +50,7 @@ const NO_COPY: u32 = u32::MAX;
 /// A completion's kind; the top byte of its user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum CompletionKind {
     /// Ignored.
     Nothing = 0,
     Socket = 1,
@@ -143,7 +143,7 @@ const CLOSED: Slot<'static> = Slot {
 /// A completion, out of the ring.
 #[derive(Clone, Copy)]
 struct Completion {
-    kind: Kind,
+    kind: CompletionKind,
     conn: ConnId,
     generation: u32,
     result: i32,
@@ -237,13 +237,13 @@ impl<'r> Uring<'r> {
 
     fn report(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
         let Completion { kind, conn, generation, result, flags } = done;
-        if kind == Kind::Copied {
+        if kind == CompletionKind::Copied {
             return self.copy_reported(conn, result, sink);
         }
         let buffer = cqueue::buffer_select(flags);
         let live = self.ops.live(conn, generation);
         match kind {
-            Kind::Receive if result > 0 => {
+            CompletionKind::Receive if result > 0 => {
                 if live && !cqueue::more(flags) {
                     // It has ended: a later close has nothing to cancel.
                     self.ops.slots[conn as usize].receiving = false;
@@ -266,29 +266,29 @@ impl<'r> Uring<'r> {
                     self.ops.buffers(conn).give_back(id);
                 }
             }
-            Kind::Receive if result == -libc::ENOBUFS => self.ops.receive_again(conn),
-            Kind::Receive => {
+            CompletionKind::Receive if result == -libc::ENOBUFS => self.ops.receive_again(conn),
+            CompletionKind::Receive => {
                 self.ops.slots[conn as usize].receiving = false;
                 let event = if result == 0 { Event::Closed(conn) } else { Event::Failed(conn, -result) };
                 sink.event(&mut self.ops, event);
             }
-            Kind::Connect if result == 0 => {
+            CompletionKind::Connect if result == 0 => {
                 self.ops.slots[conn as usize].connecting = false;
                 self.ops.receive_again(conn);
                 sink.event(&mut self.ops, Event::Connected(conn));
             }
             // The socket's own failure is reported; that of the connect linked to it is not.
-            Kind::Connect if result == -libc::ECANCELED => {}
-            Kind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
+            CompletionKind::Connect if result == -libc::ECANCELED => {}
+            CompletionKind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
                 if let Err(error) = self.ops.goes_on(conn, result) {
                     sink.event(&mut self.ops, Event::Failed(conn, error));
                 }
             }
-            Kind::Send if result >= 0 => {
+            CompletionKind::Send if result >= 0 => {
                 self.ops.slots[conn as usize].sending = false;
                 sink.event(&mut self.ops, Event::Sent(conn, result as usize));
             }
-            Kind::Socket | Kind::Connect | Kind::Send if result < 0 => {
+            CompletionKind::Socket | CompletionKind::Connect | CompletionKind::Send if result < 0 => {
                 sink.event(&mut self.ops, Event::Failed(conn, -result));
             }
             _ => {}
@@ -381,7 +381,7 @@ impl<'r> UringOps<'r> {
         self.slots.get(conn as usize).is_some_and(|s| s.open && s.generation & 0xff_ffff == generation)
     }
 
-    fn data(&self, kind: Kind, conn: ConnId) -> u64 {
+    fn data(&self, kind: CompletionKind, conn: ConnId) -> u64 {
         let generation = u64::from(self.slots[conn as usize].generation & 0xff_ffff);
         (kind as u64) << 56 | generation << 32 | u64::from(conn)
     }
@@ -443,12 +443,12 @@ impl<'r> UringOps<'r> {
         for entry in self.rings[ring].ring.completion() {
             let data = entry.user_data();
             let kind = match (data >> 56) as u8 {
-                1 => Kind::Socket,
-                2 => Kind::Connect,
-                3 => Kind::Receive,
-                4 => Kind::Send,
-                5 => Kind::Asked,
-                6 => Kind::Copied,
+                1 => CompletionKind::Socket,
+                2 => CompletionKind::Connect,
+                3 => CompletionKind::Receive,
+                4 => CompletionKind::Send,
+                5 => CompletionKind::Asked,
+                6 => CompletionKind::Copied,
                 _ => continue,
             };
             into.push_back(Completion {
@@ -463,7 +463,7 @@ impl<'r> UringOps<'r> {
 
     /// Arms a receive; a failure is reported in the next turn.
     fn receive_again(&mut self, conn: ConnId) {
-        let data = self.data(Kind::Receive, conn);
+        let data = self.data(CompletionKind::Receive, conn);
         let (_, place) = self.place(conn);
         let entry = if self.keep_alive {
             opcode::RecvMulti::new(place, GROUP).build().user_data(data)
@@ -523,7 +523,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         // Not linked: the kernel executes these in order and at once as they are submitted. In a link it would defer
         // all but the first, and a queue that fills up in the middle would cut it.
         let quiet = squeue::Flags::SKIP_SUCCESS;
-        let data = self.data(Kind::Socket, conn);
+        let data = self.data(CompletionKind::Socket, conn);
         let socket = opcode::Socket::new(RawAddress::family(address), libc::SOCK_STREAM, 0)
             .file_index(DestinationSlot::try_from_slot_target(place.0).ok());
         self.hold(Step::Make, conn, socket.build().user_data(data).flags(quiet));
@@ -542,7 +542,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
             self.hold(Step::Make, conn, bind);
         }
         let (raw, length) = self.raw_address(address);
-        let data = self.data(Kind::Connect, conn);
+        let data = self.data(CompletionKind::Connect, conn);
         self.hold(Step::Connect, conn, opcode::Connect::new(place, raw, length).build().user_data(data));
     }
 
@@ -578,16 +578,16 @@ impl<'r> Ops<'r> for UringOps<'r> {
     fn close(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn as usize];
         let under_way = match (std::mem::take(&mut slot.connecting), std::mem::take(&mut slot.receiving)) {
-            (true, _) => Some(Kind::Connect),
-            (_, true) => Some(Kind::Receive),
+            (true, _) => Some(CompletionKind::Connect),
+            (_, true) => Some(CompletionKind::Receive),
             _ => None,
         };
         slot.open = false;
         let (sending, copy) = (std::mem::take(&mut slot.sending), std::mem::replace(&mut slot.copy, NO_COPY));
         let flying = copy != NO_COPY && self.copies.at(copy).flying;
         let sending = match (flying, sending && copy == NO_COPY) {
-            (true, _) => Some((Kind::Copied as u64) << 56 | u64::from(copy)),
-            (_, true) => Some(self.data(Kind::Send, conn)),
+            (true, _) => Some((CompletionKind::Copied as u64) << 56 | u64::from(copy)),
+            (_, true) => Some(self.data(CompletionKind::Send, conn)),
             _ => None,
         };
         let under_way = under_way.map(|kind| self.data(kind, conn));
@@ -600,10 +600,10 @@ impl<'r> Ops<'r> for UringOps<'r> {
         }
         // Pending operations hold the socket open.
         for data in under_way.into_iter().chain(sending) {
-            let cancel = opcode::AsyncCancel::new(data).build().user_data(Kind::Nothing as u64);
+            let cancel = opcode::AsyncCancel::new(data).build().user_data(CompletionKind::Nothing as u64);
             let _ = self.push(ring, &cancel.flags(squeue::Flags::SKIP_SUCCESS));
         }
-        let close = opcode::Close::new(place).build().user_data(Kind::Nothing as u64);
+        let close = opcode::Close::new(place).build().user_data(CompletionKind::Nothing as u64);
         let _ = self.push(ring, &close.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
@@ -624,8 +624,8 @@ impl<'r> Ops<'r> for UringOps<'r> {
         }
         // Nothing may be taken from the socket any more that would be lost.
         if slot.receiving {
-            let cancel = opcode::AsyncCancel::new(self.data(Kind::Receive, conn)).build();
-            let cancel = cancel.user_data(Kind::Nothing as u64).flags(squeue::Flags::SKIP_SUCCESS);
+            let cancel = opcode::AsyncCancel::new(self.data(CompletionKind::Receive, conn)).build();
+            let cancel = cancel.user_data(CompletionKind::Nothing as u64).flags(squeue::Flags::SKIP_SUCCESS);
             self.push(ring, &cancel).ok()?;
             self.slots[conn as usize].receiving = false;
         }

@@ -2,7 +2,7 @@
 
 use io_uring::{opcode, squeue};
 
-use super::{Kind, NO_COPY, Uring, UringOps};
+use super::{CompletionKind, NO_COPY, Uring, UringOps};
 use crate::io::{ConnId, Event, Sink};
 
 /// Requests up to this length are sent without a completion, which would cost as much as the send.
@@ -62,13 +62,13 @@ impl<'r> UringOps<'r> {
             }
             let (bytes, data, silent) = match what {
                 SendKind::Kept(bytes) => {
-                    (std::ptr::from_ref(bytes), self.data(Kind::Send, conn), bytes.len() <= SILENT)
+                    (std::ptr::from_ref(bytes), self.data(CompletionKind::Send, conn), bytes.len() <= SILENT)
                 }
                 SendKind::Copied(id) => {
                     let copied = self.copies.at(id);
                     copied.flying = true;
                     let bytes = std::ptr::from_ref(copied.bytes.as_slice());
-                    (bytes, (Kind::Copied as u64) << 56 | u64::from(id), false)
+                    (bytes, (CompletionKind::Copied as u64) << 56 | u64::from(id), false)
                 }
             };
             let slot = &mut self.slots[conn as usize];
@@ -130,7 +130,7 @@ impl<'r> UringOps<'r> {
                 std::mem::size_of_val(&ONE) as u32,
             );
             // A failure only makes a request slower: kernels before 6.7 do not support this.
-            self.submit_or_fail(conn, &option.build().user_data(Kind::Nothing as u64));
+            self.submit_or_fail(conn, &option.build().user_data(CompletionKind::Nothing as u64));
         }
         generation
     }
@@ -150,7 +150,7 @@ impl<'r> UringOps<'r> {
         let send = opcode::Send::new(place, copied.bytes.as_ptr(), copied.bytes.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
             .build()
-            .user_data((Kind::Copied as u64) << 56 | u64::from(id));
+            .user_data((CompletionKind::Copied as u64) << 56 | u64::from(id));
         if self.push(ring, &send).is_err() {
             self.copies.give_back(id);
             return 0;

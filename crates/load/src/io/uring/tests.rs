@@ -7,9 +7,9 @@ use super::*;
 
 /// What was reported.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct Log(Vec<String>);
 
-impl<'r> Sink<UringOps<'r>> for Told {
+impl<'r> Sink<UringOps<'r>> for Log {
     fn event(&mut self, _: &mut UringOps<'r>, event: Event<'_>) {
         self.0.push(format!("{event:?}"));
     }
@@ -48,7 +48,7 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
     for second in [b"second".to_vec(), vec![b's'; SILENT + 1]] {
         let Some(mut io) = allowed(size) else { return };
         let (filled, theirs) = full(&mut io);
-        let mut reported = Told::default();
+        let mut reported = Log::default();
         assert_eq!(io.ops.send(0, &first), SILENT, "it counts as sent");
         io.poll(Wait::until(0), &mut reported).expect("it does not wait");
         // As a worker does that has its answer by then.
@@ -80,7 +80,7 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
     let size = Size { connections: 4, in_flight: 4, keep_alive: true, sources: false };
     let Some(mut io) = allowed(size) else { return };
     let (filled, mut theirs) = full(&mut io);
-    let mut reported = Told::default();
+    let mut reported = Log::default();
     let request: Vec<u8> = (0..SILENT).map(|i| i as u8).collect();
     let mut came = vec![0; filled];
     theirs.read_exact(&mut came).expect("there is room again");
@@ -97,7 +97,7 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
 }
 
 /// The bytes that were reported as sent.
-fn sent_of(reported: &Told) -> usize {
+fn sent_of(reported: &Log) -> usize {
     let bytes = |event: &String| {
         let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));
         bytes.expect("nothing else happens").parse::<usize>().expect("a number")

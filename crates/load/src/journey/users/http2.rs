@@ -6,7 +6,7 @@ use crate::journey::script::Written;
 use crate::journey::template::{self, Fault};
 use crate::journey::users::{Redirect, SECOND_NS, Users, path_of};
 use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PATH, SCHEME};
-use crate::protocol::http2::{Head, Name, Part};
+use crate::protocol::http2::{Head, HeadPart, Name};
 use crate::protocol::left_out::LeftOut;
 
 /// A piece of a head; values are ranges of its text.
@@ -30,22 +30,22 @@ pub struct Spoken<'a, 'r> {
 
 impl<'a> Spoken<'a, '_> {
     /// Its head, to be compressed.
-    pub fn parts(&self) -> impl Iterator<Item = Part<'a>> {
+    pub fn parts(&self) -> impl Iterator<Item = HeadPart<'a>> {
         let text = self.text;
         self.pieces.iter().map(move |piece| match *piece {
-            Piece::Packed(head) => Part::Packed(head),
-            Piece::Field(name, (from, to)) => Part::Field(name, &text[from..to]),
+            Piece::Packed(head) => HeadPart::Packed(head),
+            Piece::Field(name, (from, to)) => HeadPart::Field(name, &text[from..to]),
         })
     }
 }
 
 /// A head being written.
-struct Page<'a, 'r> {
+struct HeadWriter<'a, 'r> {
     text: &'a mut Vec<u8>,
     pieces: &'a mut Vec<Piece<'r>>,
 }
 
-impl<'r> Page<'_, 'r> {
+impl<'r> HeadWriter<'_, 'r> {
     fn packed(&mut self, head: &'r Head) {
         self.text.extend_from_slice(head.text().as_bytes());
         self.pieces.push(Piece::Packed(head));
@@ -97,7 +97,7 @@ impl<'r> Users<'r> {
         self.head.clear();
         self.body.clear();
         self.pieces.clear();
-        let mut page = Page { text: &mut self.head, pieces: &mut self.pieces };
+        let mut page = HeadWriter { text: &mut self.head, pieces: &mut self.pieces };
         let Some(message) = &script.message else {
             return Ok(Spoken { pieces: &[], text: &[], body: &[], id: None });
         };

@@ -10,13 +10,13 @@ use loadlab_record::schedule::Think;
 
 use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
-use crate::journey::example::{Remembered, Shown, step_of, with_captured};
+use crate::journey::example::{ExampleContext, Remembered, step_of, with_captured};
 use crate::journey::failure::StepFailure;
 use crate::journey::order::{Progress, Step, StepOrder};
 use crate::journey::redirect;
 use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::rows::{Cursor, Rows};
-use crate::journey::script::{Journey, Part, Script, Talk};
+use crate::journey::script::{Journey, Script, Talk, TalkPart};
 use crate::journey::template::{self, Values};
 use crate::protocol::left_out::LeftOut;
 use crate::random::Random;
@@ -29,6 +29,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct User {
     /// Over all workers, from 0.
     number: u64,
+    /// For random values, weighted steps and pauses.
+    random: Random,
     progress: Progress,
     slots: Slots,
     rows: Box<[u32]>,
@@ -72,7 +74,8 @@ pub struct Users<'r> {
     scripts: Vec<Script>,
     cursors: Vec<Cursor>,
     users: Vec<User>,
-    random: Random,
+    /// Of random values.
+    seed: u64,
     /// Number of the next request written here, and its increment: no two workers share one.
     sequence: (u64, u64),
     /// The same for ids, which only requests that carry one use up.
@@ -128,7 +131,7 @@ impl<'r> Users<'r> {
             scripts: journey.scripts.clone(),
             cursors: cursors.collect(),
             users: Vec::new(),
-            random: Random::new(seed ^ 0x5eed_0003 ^ slot.rotate_left(32)),
+            seed: seed ^ 0x5eed_0003,
             sequence: (slot, slots),
             ids: (slot, slots),
             last_id: None,
@@ -158,6 +161,7 @@ impl<'r> Users<'r> {
     pub fn add(&mut self, number: u64) {
         self.users.push(User {
             number,
+            random: Random::of(self.seed, number),
             progress: Progress::default(),
             slots: Slots::new(self.journey.own),
             jar: Jar::default(),
@@ -236,7 +240,7 @@ impl<'r> Users<'r> {
             redirect.pending = None;
         }
         let draw = state.draw.unwrap_or_else(|| {
-            let (sequence, id, random) = (self.sequence.0, self.ids.0, self.random);
+            let (sequence, id, random) = (self.sequence.0, self.ids.0, state.random);
             let draw = Draw { sequence, id, now_ns, random };
             self.sequence.0 += self.sequence.1;
             self.ids.0 += if has_id { self.ids.1 } else { 0 };
@@ -251,7 +255,7 @@ impl<'r> Users<'r> {
     fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
         let state = &mut self.users[user as usize];
         if state.draw.is_none() {
-            (state.draw, self.random) = (Some(draw), used);
+            (state.draw, state.random) = (Some(draw), used);
         }
     }
 
@@ -277,20 +281,28 @@ impl<'r> Users<'r> {
         let course = &self.journey.course;
         let state = &mut self.users[user as usize];
         let begins = state.progress.is_outside();
-        let more = state.progress.step(course, &mut self.random, step);
+        let more = state.progress.step(course, &mut state.random, step);
         let inside = matches!(step, Step::Ahead(_));
         let begins_round = more && !inside && state.progress.begins_round(course);
         let dealt = (!begins || self.deal(user, true)) && (!begins_round || self.deal(user, false));
         if more && !dealt {
             self.without_row += 1;
-            return self.users[user as usize].progress.step(course, &mut self.random, Step::Leave);
+            let state = &mut self.users[user as usize];
+            return state.progress.step(course, &mut state.random, Step::Leave);
         }
         more
     }
 
-    /// A place takes a request that belongs to no journey: new rows for each. A request that needs a missing row fails
+    /// A user's own random numbers.
+    #[inline]
+    pub fn random_of(&mut self, user: u32) -> &mut Random {
+        &mut self.users[user as usize].random
+    }
+
+    /// A place takes a request that belongs to no journey, by its number in the schedule: new rows for each. A request that needs a missing row fails
     /// for that reason.
-    pub fn take_rows(&mut self, place: u32) {
+    pub fn take_rows(&mut self, place: u32, number: u64) {
+        self.users[place as usize].random = Random::of(self.seed, number);
         let _ = self.deal(place, true) && self.deal(place, false);
     }
 
@@ -307,7 +319,7 @@ impl<'r> Users<'r> {
     /// Another user arrives in a place, and begins with this request; the state of the previous one is cleared.
     pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
         let state = &mut self.users[place as usize];
-        state.number = number;
+        (state.number, state.random) = (number, Random::of(self.seed, number));
         state.progress.begin_with(&self.journey.course, request);
         (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
         state.jar.clear();
@@ -389,9 +401,9 @@ impl<'r> Users<'r> {
     /// See [`Users::write`].
     pub fn try_out(&mut self, user: u32, request: u32, now_ns: u64) -> Result<(), template::Fault> {
         let Some(message) = &self.scripts[request as usize].message else { return Ok(()) };
-        let (sequence, id, mut random) = (self.sequence.0, self.ids.0, self.random);
-        let draw = Draw { sequence, id, now_ns, random };
         let state = &self.users[user as usize];
+        let (sequence, id, mut random) = (self.sequence.0, self.ids.0, state.random);
+        let draw = Draw { sequence, id, now_ns, random };
         let mut values = state.values(self.journey, &draw, &mut random);
         let as_given = state.redirect.as_ref().is_none_or(|r| r.as_given);
         self.head.clear();
@@ -416,7 +428,7 @@ impl<'r> Users<'r> {
             return None;
         }
         let talk = self.talk(progress.request)?;
-        (!matches!(talk.part, Part::Open { .. })).then_some(talk.left)
+        (!matches!(talk.part, TalkPart::Open { .. })).then_some(talk.left)
     }
 
     /// How long a user waits before its next request, if different from the load's setting.
@@ -440,7 +452,7 @@ impl<'r> Users<'r> {
         kept: &mut BufferedResponse,
     ) -> Result<&[u8], template::Fault> {
         self.body.clear();
-        let Some(Part::Say { send, echoes, .. }) = self.talk(request).map(|t| &t.part) else {
+        let Some(TalkPart::Say { send, echoes, .. }) = self.talk(request).map(|t| &t.part) else {
             return Ok(&[]);
         };
         if send.is_none() && echoes.is_empty() {
@@ -449,7 +461,7 @@ impl<'r> Users<'r> {
         let draw = self.draw(user, request, now_ns);
         let mut random = draw.random;
         let talk = self.scripts[request as usize].talk.as_deref();
-        let Some(Part::Say { send, echoes, .. }) = talk.map(|t| &t.part) else { return Ok(&[]) };
+        let Some(TalkPart::Say { send, echoes, .. }) = talk.map(|t| &t.part) else { return Ok(&[]) };
         let mut values = self.users[user as usize].values(self.journey, &draw, &mut random);
         if let Some((_, text)) = send {
             text.write(&mut values, &mut self.body)?;
@@ -536,8 +548,9 @@ impl<'r> Users<'r> {
         state.redirected = 0;
         if !script.expected.is_empty() {
             // A check compares with the same value in each request.
-            let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random: self.random };
-            let mut values = state.values(self.journey, &draw, &mut self.random);
+            let mut random = state.random;
+            let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random };
+            let mut values = state.values(self.journey, &draw, &mut random);
             if let Err(fault) = script.expect(&mut values) {
                 return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
             }
@@ -554,9 +567,9 @@ impl<'r> Users<'r> {
 
     /// What an example shows of a user at a request. Places of a schedule's requests are not users.
     #[cold]
-    pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> Shown {
+    pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> ExampleContext {
         let number = is_somebody.then_some(self.users[user as usize].number);
-        Shown::new(step_of(&self.journey.course, request), number, self.remembered(user), secrets)
+        ExampleContext::new(step_of(&self.journey.course, request), number, self.remembered(user), secrets)
     }
 
     /// What must not be shown of a user's exchange, and whether that is known for all of its body. `is_whole`: the

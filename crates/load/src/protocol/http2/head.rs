@@ -126,7 +126,7 @@ pub static COOKIE: Name = Name::known("cookie", 32, true);
 
 /// A piece of a head assembled for one request.
 #[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
+pub enum HeadPart<'a> {
     /// Fields encoded in advance.
     Packed(&'a Head),
     /// A field and its value.
@@ -373,12 +373,12 @@ impl Encoder {
 
     /// Appends a block assembled from parts. Fields whose names begin with a colon come first.
     #[inline]
-    pub(super) fn write_parts<'a>(&mut self, parts: impl Iterator<Item = Part<'a>>, out: &mut Vec<u8>) {
+    pub(super) fn write_parts<'a>(&mut self, parts: impl Iterator<Item = HeadPart<'a>>, out: &mut Vec<u8>) {
         self.write_size_update(out);
         for part in parts {
             match part {
-                Part::Packed(head) => self.write(head, out),
-                Part::Field(name, value) => {
+                HeadPart::Packed(head) => self.write(head, out),
+                HeadPart::Field(name, value) => {
                     // Without indexing: the next request has another value.
                     write_integer(out, if name.is_secret { 0x10 } else { 0 }, 4, name.place);
                     if name.place == 0 {
@@ -555,11 +555,11 @@ mod tests {
         for round in 0..3 {
             let (path, value) = (format!("/a/{round}"), format!("Bearer {round}"));
             let parts = [
-                Part::Packed(&outline.front),
-                Part::Field(&PATH, path.as_bytes()),
-                Part::Packed(outline.back(LeftOut::default())),
-                Part::Field(&outline.names[0], value.as_bytes()),
-                Part::Field(&outline.names[1], b"7"),
+                HeadPart::Packed(&outline.front),
+                HeadPart::Field(&PATH, path.as_bytes()),
+                HeadPart::Packed(outline.back(LeftOut::default())),
+                HeadPart::Field(&outline.names[0], value.as_bytes()),
+                HeadPart::Field(&outline.names[1], b"7"),
             ];
             let (mut block, mut text) = (Vec::new(), String::new());
             pair.encoder.write_parts(parts.into_iter(), &mut block);

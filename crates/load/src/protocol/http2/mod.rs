@@ -23,5 +23,5 @@ mod tests;
 
 pub use fault::Fault;
 pub use frame::Code;
-pub use head::{Head, HeadError, HeadParts, Heads, Name, Outline, Part};
+pub use head::{Head, HeadError, HeadPart, HeadParts, Heads, Name, Outline};
 pub use session::{Event, NotSent, Session, Settings};

@@ -21,7 +21,7 @@ use super::floods::Floods;
 use super::frame::{
     self, Code, DEFAULT_MAX_FRAME, FrameHead, HEAD_LEN, LARGEST_FRAME, MAX_31, flag, kind, setting,
 };
-use super::head::{Encoder, Head, Part};
+use super::head::{Encoder, Head, HeadPart};
 use super::hpack::{DEFAULT_TABLE, Decoder};
 use super::streams::{ANY_LENGTH, Stream, Streams};
 
@@ -314,7 +314,7 @@ impl Session {
     /// Nothing was sent.
     #[inline]
     pub fn send(&mut self, token: u32, head: &Head, body: &[u8], out: &mut Vec<u8>) -> Result<bool, NotSent> {
-        self.send_parts(token, head.answer_has_no_body, [Part::Packed(head)].into_iter(), body, out)
+        self.send_parts(token, head.answer_has_no_body, [HeadPart::Packed(head)].into_iter(), body, out)
     }
 
     /// The same with a head assembled from parts; the answer may have no body, whatever its head says.
@@ -326,7 +326,7 @@ impl Session {
         &mut self,
         token: u32,
         no_body: bool,
-        head: impl Iterator<Item = Part<'a>>,
+        head: impl Iterator<Item = HeadPart<'a>>,
         body: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<bool, NotSent> {

@@ -23,7 +23,7 @@ const PONG: u8 = 10;
 
 /// A message's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageType {
     /// UTF-8.
     Text,
     /// Bytes.
@@ -51,7 +51,7 @@ pub enum Event<'a> {
     /// A piece of a message; empty where only the end is reported.
     Message {
         /// What it is.
-        kind: Kind,
+        kind: MessageType,
         /// The bytes.
         bytes: &'a [u8],
         /// The message is whole.
@@ -85,7 +85,7 @@ pub struct Socket {
     in_payload: bool,
     left: u64,
     /// The message being received, its length so far, and the end of its text if that lies inside a character.
-    message: Option<Kind>,
+    message: Option<MessageType>,
     length: u64,
     character: Character,
     control: Vec<u8>,
@@ -129,8 +129,8 @@ impl Socket {
     /// Writes a message in one frame. False if nothing can be sent any more. A text must be UTF-8: the caller ensures
     /// that.
     #[inline]
-    pub fn send(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<u8>) -> bool {
-        let opcode = if kind == Kind::Text { TEXT } else { BINARY };
+    pub fn send(&mut self, kind: MessageType, payload: &[u8], out: &mut Vec<u8>) -> bool {
+        let opcode = if kind == MessageType::Text { TEXT } else { BINARY };
         self.frame(opcode, payload, out)
     }
 
@@ -307,7 +307,7 @@ impl Socket {
         let is_control = opcode & 8 != 0;
         match opcode {
             TEXT | BINARY => {
-                self.message = Some(if opcode == TEXT { Kind::Text } else { Kind::Binary });
+                self.message = Some(if opcode == TEXT { MessageType::Text } else { MessageType::Binary });
                 self.length = length;
                 self.character = Character::default();
             }
@@ -334,13 +334,13 @@ impl Socket {
     #[inline]
     fn piece(
         &mut self,
-        kind: Kind,
+        kind: MessageType,
         piece: &[u8],
         end: bool,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), Fault> {
-        let good = if kind == Kind::Text { self.character.check(piece) } else { piece.len() };
-        let cut = good < piece.len() || (end && kind == Kind::Text && self.character.is_open());
+        let good = if kind == MessageType::Text { self.character.check(piece) } else { piece.len() };
+        let cut = good < piece.len() || (end && kind == MessageType::Text && self.character.is_open());
         let end = end && !cut;
         if end {
             self.message = None;

@@ -12,7 +12,7 @@ use super::*;
 /// An event, kept; pieces of one message are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
-    Message(Kind, Vec<u8>, bool),
+    Message(MessageType, Vec<u8>, bool),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>, String),
@@ -60,7 +60,7 @@ fn check(input: &[u8], expect: &[Seen]) {
 }
 
 fn text(text: &str) -> Seen {
-    Seen::Message(Kind::Text, text.as_bytes().to_vec(), true)
+    Seen::Message(MessageType::Text, text.as_bytes().to_vec(), true)
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn examples_of_the_rfc() {
     check(b"\x89\x05Hello", &[Seen::Ping(b"Hello".to_vec())]);
     check(b"\x8a\x05Hello", &[Seen::Pong(b"Hello".to_vec())]);
     let long = [b"\x82\x7e\x01\x00".as_slice(), &[7; 256]].concat();
-    check(&long, &[Seen::Message(Kind::Binary, vec![7; 256], true)]);
+    check(&long, &[Seen::Message(MessageType::Binary, vec![7; 256], true)]);
     let mut masked = b"Hello".to_vec();
     apply_mask(&mut masked, [0x37, 0xfa, 0x21, 0x3d]);
     assert_eq!(masked, b"\x7f\x9f\x4d\x51\x58");
@@ -78,10 +78,10 @@ fn examples_of_the_rfc() {
 
 #[test]
 fn messages_in_pieces_with_others_between() {
-    check(b"\x81\0\x82\0", &[text(""), Seen::Message(Kind::Binary, vec![], true)]);
+    check(b"\x81\0\x82\0", &[text(""), Seen::Message(MessageType::Binary, vec![], true)]);
     check(b"\x01\0\0\0\x80\0", &[text("")]);
-    let open = Seen::Message(Kind::Text, b"a\xc3".to_vec(), false);
-    let rest = Seen::Message(Kind::Text, b"\xa4b".to_vec(), true);
+    let open = Seen::Message(MessageType::Text, b"a\xc3".to_vec(), false);
+    let rest = Seen::Message(MessageType::Text, b"\xa4b".to_vec(), true);
     check(b"\x01\x02a\xc3\x89\x01!\x80\x02\xa4b", &[open, Seen::Ping(b"!".to_vec()), rest]);
     check(b"\x88\0\x81\x01a", &[Seen::Close(None, String::new())]);
     check(b"\x88\x05\x03\xe8bye", &[Seen::Close(Some(1000), "bye".to_owned())]);
@@ -124,7 +124,7 @@ fn faults() {
     ] {
         check(input, &[Seen::Fault(Fault { code, words })]);
     }
-    let begun = |text: &[u8]| Seen::Message(Kind::Text, text.to_vec(), false);
+    let begun = |text: &[u8]| Seen::Message(MessageType::Text, text.to_vec(), false);
     let inside = Fault { code: 1002, words: "a message inside another" };
     check(b"\x01\x01a\x81\x01b", &[begun(b"a"), Seen::Fault(inside)]);
     for (input, reported) in [
@@ -153,7 +153,7 @@ fn floods_end() {
             assert!(frames <= MAX_IDLE_FRAMES);
         }
         assert!(out.len() <= 7 * MAX_IDLE_FRAMES as usize + 8);
-        assert!(!socket.send(Kind::Text, b"a", &mut out));
+        assert!(!socket.send(MessageType::Text, b"a", &mut out));
     }
 }
 
@@ -162,7 +162,7 @@ fn after_a_goodbye_nothing_is_sent() {
     let (mut socket, mut out) = (Socket::new(1000, 7), Vec::new());
     socket.close(1000, &mut out);
     assert_eq!((out.len(), socket.is_ending()), (8, true));
-    assert!(!socket.send(Kind::Binary, b"a", &mut out) && !socket.ping(b"", &mut out));
+    assert!(!socket.send(MessageType::Binary, b"a", &mut out) && !socket.ping(b"", &mut out));
     let mut seen = Vec::new();
     socket.receive(b"\x81\x01a\x89\0\x88\x02\x03\xe8", &mut out, &mut |e| keep(&mut seen, e)).unwrap();
     assert_eq!(seen, [text("a"), Seen::Ping(vec![]), Seen::Close(Some(1000), String::new())]);
@@ -268,7 +268,7 @@ proptest! {
         let mut server = WebSocket::from_raw_socket(Wire::default(), Role::Server, None);
         let (mut socket, mut seen, mut out) = (Socket::new(1 << 20, 99), Vec::new(), Vec::new());
         for (is_text, payload) in &messages {
-            let kind = if *is_text { Kind::Text } else { Kind::Binary };
+            let kind = if *is_text { MessageType::Text } else { MessageType::Binary };
             prop_assert!(socket.send(kind, payload, &mut out));
         }
         socket.ping(b"ping", &mut out);
@@ -296,7 +296,7 @@ proptest! {
         prop_assert!(matches!(goodbye, Some(Seen::Close(..))), "{:?}", goodbye);
         seen.retain(|seen| *seen != Seen::Pong(b"ping".to_vec()));
         let expect: Vec<Seen> = messages.into_iter()
-            .map(|(is_text, payload)| Seen::Message(if is_text { Kind::Text } else { Kind::Binary }, payload, true))
+            .map(|(is_text, payload)| Seen::Message(if is_text { MessageType::Text } else { MessageType::Binary }, payload, true))
             .collect();
         prop_assert_eq!(seen, expect);
     }

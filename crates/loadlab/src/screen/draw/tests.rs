@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::{TrialInput, summarise};
 use loadlab_record::Failure;
-use loadlab_record::expr::Kind;
+use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::{Better, FigureValue};
 use loadlab_record::load::{Counts, Tick, TickMs};
 use loadlab_record::manifest::FigureFacts;
@@ -91,7 +91,7 @@ fn state_of_plan(figures: Vec<FigureFacts>) -> State {
     state
 }
 
-fn facts(name: &str, kind: Kind) -> FigureFacts {
+fn facts(name: &str, kind: NumberKind) -> FigureFacts {
     let (name, value) = (name.to_owned(), "rate".to_owned());
     FigureFacts { name, value, kind, unit: None, better: Better::Less, about: None }
 }
@@ -99,10 +99,10 @@ fn facts(name: &str, kind: Kind) -> FigureFacts {
 /// The same with figures that matter: known, from few samples, a lower bound, and one known only at the trial's end.
 fn state_with_figures() -> State {
     let figures = vec![
-        facts("peak memory", Kind::Bytes),
-        facts("GET /items p99", Kind::Duration),
-        facts("slowest", Kind::Duration),
-        facts("drain", Kind::Duration),
+        facts("peak memory", NumberKind::Bytes),
+        facts("GET /items p99", NumberKind::Duration),
+        facts("slowest", NumberKind::Duration),
+        facts("drain", NumberKind::Duration),
     ];
     let mut state = state_of_plan(figures);
     for second in 0..4u64 {
@@ -177,7 +177,7 @@ fn figures_of_several_loads_say_whose_they_are_and_a_new_trial_begins_anew() {
         assert!(shown.contains(line), "{shown}");
     }
     let case = "other".to_owned();
-    let (cpu_limits, figures) = (BTreeMap::new(), vec![facts("peak memory", Kind::Bytes)]);
+    let (cpu_limits, figures) = (BTreeMap::new(), vec![facts("peak memory", NumberKind::Bytes)]);
     state.event(11.0, &RunEvent::TrialStarted { case, trial: 1, place: 4, of: 15, cpu_limits, figures });
     assert!(!screen(&state, 100, 40).contains("figures that matter"));
     state.event(12.0, &started);
@@ -200,7 +200,7 @@ fn the_end_of_a_trial_names_the_first_figures() {
         trial: 2,
         summary: Some(Box::new(summary)),
         failure: None,
-        figures: vec![facts("peak memory", Kind::Bytes), facts("drain", Kind::Duration)],
+        figures: vec![facts("peak memory", NumberKind::Bytes), facts("drain", NumberKind::Duration)],
     };
     assert_eq!(describe(&ended).as_deref(), Some("  256 ok, 0/s, peak memory 11.4 MiB, drain –"));
     state.event(10.0, &ended);

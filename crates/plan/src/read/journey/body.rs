@@ -12,7 +12,7 @@ use crate::read::reader::{Fields, Reader, When};
 use crate::read::texts::{in_folder, place};
 use crate::text::encode::{escaped, json_number, written};
 use crate::text::error::Problem;
-use crate::text::node::{Kind, Node, Value};
+use crate::text::node::{Node, ScalarKind, Value};
 use crate::text::span::Span;
 
 /// Reads a step's body, if it has one; `None` if something is wrong with it.
@@ -117,13 +117,13 @@ fn read_quotable(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Option<S
 /// A node as JSON text, still containing what only the run knows.
 pub(crate) fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template) -> Option<()> {
     match &node.value {
-        Value::Scalar(Kind::Null, _) => out.push_text("null"),
+        Value::Scalar(ScalarKind::Null, _) => out.push_text("null"),
         Value::Scalar(kind, text) => {
             let (template, kind, _) = r.resolve(node, *kind, text, When::Request(Escape::Json))?;
             let is_number = template.as_variable().is_some_and(|v| v.is_number());
             match (kind, template.as_text()) {
-                (Kind::Bool, Some(text)) => out.push_text(text),
-                (Kind::Number, Some(text)) => out.push_text(&json_number(text)),
+                (ScalarKind::Bool, Some(text)) => out.push_text(text),
+                (ScalarKind::Number, Some(text)) => out.push_text(&json_number(text)),
                 _ if is_number => out.push_mapped(&template, &str::to_owned),
                 _ => {
                     out.push_text("\"");

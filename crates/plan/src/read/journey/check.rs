@@ -13,7 +13,7 @@ use crate::read::journey::capture::is_pointer;
 use crate::read::reader::{Fields, Reader, Scalar, When};
 use crate::read::values::whole_number;
 use crate::text::error::Problem;
-use crate::text::node::{Entry, Kind, Node, Value};
+use crate::text::node::{Entry, Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 
@@ -116,7 +116,7 @@ fn read_values(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
     if let Some(node) = fields.get("json") {
         for entry in r.map(node, "a map of JSON pointers to values, such as `{ /id: 3 }`") {
             let (text, span) = (entry.key.clone(), entry.key_span);
-            let pointer = Scalar { text, kind: Kind::Text, span, origin: None };
+            let pointer = Scalar { text, kind: ScalarKind::Text, span, origin: None };
             let expect = read_expect(r, entry);
             if is_pointer(r, &pointer) {
                 checks.json.extend(expect.map(|e| (entry.key.clone(), e)));
@@ -163,15 +163,15 @@ fn as_text(expect: Expect, node: &Node) -> Expect {
 fn read_expect(r: &mut Reader<'_>, entry: &Entry) -> Option<Expect> {
     let node = &entry.value;
     match &node.value {
-        Value::Scalar(Kind::Null, _) => return Some(Expect::Null),
+        Value::Scalar(ScalarKind::Null, _) => return Some(Expect::Null),
         Value::Scalar(..) => {
             if let Some(written) = written(r, node) {
                 return written.map(Expect::Written);
             }
             let scalar = r.scalar(node, "a value")?;
             return Some(match scalar.kind {
-                Kind::Number => Expect::Number(crate::text::encode::json_number(&scalar.text)),
-                Kind::Bool => Expect::Bool(scalar.text == "true"),
+                ScalarKind::Number => Expect::Number(crate::text::encode::json_number(&scalar.text)),
+                ScalarKind::Bool => Expect::Bool(scalar.text == "true"),
                 _ => Expect::Text(scalar.text),
             });
         }

@@ -35,7 +35,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Http {
             problem.related("`protocol` is here", fields.key_span("protocol")).hint("leave `keep_alive` out"),
         );
     }
-    let proxy = fields.get("proxy").and_then(|n| target::read(r, n, target::Kind::Proxy));
+    let proxy = fields.get("proxy").and_then(|n| target::read(r, n, target::UrlKind::Proxy));
     Http {
         protocol,
         streams_per_connection: streams,

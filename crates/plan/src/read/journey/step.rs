@@ -8,7 +8,7 @@ use crate::model::journey::{CapturedName, OnFailure, Script, Setup};
 use crate::model::template::Template;
 use crate::read::journey::common::{one_line, read_tags};
 use crate::read::journey::{body, capture, check, feeds, talk, target};
-use crate::read::names::{KnownCapture, Names, Place as Whose};
+use crate::read::names::{KnownCapture, Names, StepOwner as Whose};
 use crate::read::reader::{Fields, Reader};
 use crate::read::texts::{in_folder, place};
 use crate::text::error::Problem;
@@ -173,10 +173,10 @@ fn read_target(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(&'static str,
         return Some(("GET", Template::default(), Some(in_folder(r.plan_dir, &path.text))));
     }
     if let Some(node) = fields.get("websocket") {
-        return Some(("GET", target::read(r, node, target::Kind::WebSocket)?, None));
+        return Some(("GET", target::read(r, node, target::UrlKind::WebSocket)?, None));
     }
     let method = METHODS.iter().find(|m| fields.get(m).is_some())?;
-    let url = fields.get(method).and_then(|n| target::read(r, n, target::Kind::Http))?;
+    let url = fields.get(method).and_then(|n| target::read(r, n, target::UrlKind::Http))?;
     Some((in_capitals(method), url, None))
 }
 

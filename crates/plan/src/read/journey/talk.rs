@@ -4,7 +4,7 @@
 use loadlab_record::escape::Escape;
 
 use crate::keys::journey::{MESSAGE, WEBSOCKET_SEND};
-use crate::model::journey::{Conversation, Message, Protocol, Said};
+use crate::model::journey::{Conversation, Message, MessageContent, Protocol};
 use crate::model::spec::Model;
 use crate::model::template::Template;
 use crate::read::journey::common;
@@ -125,14 +125,14 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
     })
 }
 
-fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Said> {
+fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<MessageContent> {
     if let Value::Scalar(..) = node.value {
         let what = "a text, `{json: …}`, `{file: …}` or `{hex: …}`";
-        return r.request_text(node, what, Escape::Raw).map(Said::Text);
+        return r.request_text(node, what, Escape::Raw).map(MessageContent::Text);
     }
     let fields = r.fields(node, &WEBSOCKET_SEND, at)?;
     if let Some(file) = fields.get("file") {
-        return body::read_path(r, file).map(Said::File);
+        return body::read_path(r, file).map(MessageContent::File);
     }
     if let Some(bytes) = fields.get("hex") {
         let scalar = r.scalar(bytes, "bytes such as `00 ff`")?;
@@ -141,11 +141,11 @@ fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Said> {
             let message = format!("`{}` is not hexadecimal", shorten(&scalar.text));
             r.wrong(&scalar, message, Some("write two digits for each byte, such as `\"00 ff\"`".to_owned()));
         }
-        return read.map(Said::Bytes);
+        return read.map(MessageContent::Bytes);
     }
     let mut template = Template::default();
     body::json_template(r, fields.get("json")?, &mut template)?;
-    Some(Said::Text(template))
+    Some(MessageContent::Text(template))
 }
 
 /// Pairs of hex digits, blanks allowed between them.

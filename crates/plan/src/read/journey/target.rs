@@ -15,16 +15,16 @@ use crate::url;
 
 /// What a URL is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum UrlKind {
     Http,
     WebSocket,
     Proxy,
 }
 
 /// Reads a URL that may still contain ports, and variables after its host.
-pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Template> {
+pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: UrlKind) -> Option<Template> {
     let template = match kind {
-        Kind::Proxy => r.url_text(node)?,
+        UrlKind::Proxy => r.url_text(node)?,
         _ => r.request_text(node, "a URL", Escape::Url)?,
     };
     let (mut sample, first) = template.sample();
@@ -70,21 +70,21 @@ fn has_host(beginning: &str) -> bool {
 }
 
 /// Whether a URL can be requested; `https` and its like are checked as `http` is.
-fn form(sample: &str, kind: Kind) -> Result<(), url::UrlError> {
+fn form(sample: &str, kind: UrlKind) -> Result<(), url::UrlError> {
     let lower = sample.get(..8).unwrap_or(sample).to_ascii_lowercase();
     let as_http = |rest: &str| url::check(&format!("http{rest}"));
     let after = |n: usize| sample.get(n..).unwrap_or("");
     match kind {
-        Kind::Http if lower.starts_with("https://") => as_http(after(5)),
-        Kind::Http if lower.starts_with("unix:") => unix(after(5)),
-        Kind::Http => url::check(sample),
-        Kind::WebSocket if lower.starts_with("wss://") => as_http(after(3)),
-        Kind::WebSocket if lower.starts_with("ws://") => as_http(after(2)),
-        Kind::WebSocket => Err(url::UrlError {
+        UrlKind::Http if lower.starts_with("https://") => as_http(after(5)),
+        UrlKind::Http if lower.starts_with("unix:") => unix(after(5)),
+        UrlKind::Http => url::check(sample),
+        UrlKind::WebSocket if lower.starts_with("wss://") => as_http(after(3)),
+        UrlKind::WebSocket if lower.starts_with("ws://") => as_http(after(2)),
+        UrlKind::WebSocket => Err(url::UrlError {
             message: "expected a WebSocket URL".to_owned(),
             hint: Some("`ws://HOST:PORT/PATH`".to_owned()),
         }),
-        Kind::Proxy => {
+        UrlKind::Proxy => {
             let sample = &without_user(sample);
             url::check(sample)?;
             if !sample.trim_end_matches('/').get(7..).unwrap_or("").contains(['/', '?']) {

@@ -24,41 +24,41 @@ const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which prints t
 
 /// What can have an explicit name in a Compose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum NamedKind {
     Volume,
     Network,
     Container,
 }
 
-impl Kind {
+impl NamedKind {
     fn word(self) -> &'static str {
         match self {
-            Kind::Volume => "volume",
-            Kind::Network => "network",
-            Kind::Container => "container",
+            NamedKind::Volume => "volume",
+            NamedKind::Network => "network",
+            NamedKind::Container => "container",
         }
     }
 
     fn path(self, name: &str) -> String {
         let name = encoded(name);
         match self {
-            Kind::Volume => format!("/volumes/{name}"),
-            Kind::Network => format!("/networks/{name}"),
-            Kind::Container => format!("/containers/{name}/json"),
+            NamedKind::Volume => format!("/volumes/{name}"),
+            NamedKind::Network => format!("/networks/{name}"),
+            NamedKind::Container => format!("/containers/{name}/json"),
         }
     }
 
     /// What to do about one that belongs to someone else.
     fn hint(self) -> &'static str {
         match self {
-            Kind::Volume => {
+            NamedKind::Volume => {
                 "rename it in the file, or set `external: true` there: the load then works on its data, and it \
                  is kept"
             }
-            Kind::Network => {
+            NamedKind::Network => {
                 "rename it in the file, or set `external: true` there: it is then used, and kept"
             }
-            Kind::Container => "rename it in the file (`container_name`), or remove the existing one",
+            NamedKind::Container => "rename it in the file (`container_name`), or remove the existing one",
         }
     }
 }
@@ -77,13 +77,13 @@ impl Config {
     }
 
     /// What it would make under an explicit name, each with the name.
-    fn named(&self) -> Vec<(Kind, &str)> {
+    fn named(&self) -> Vec<(NamedKind, &str)> {
         let all = |key: &str| self.0[key].as_object().into_iter().flat_map(serde_json::Map::values);
-        let shared = [("volumes", Kind::Volume), ("networks", Kind::Network)];
+        let shared = [("volumes", NamedKind::Volume), ("networks", NamedKind::Network)];
         let shared = shared.into_iter().flat_map(|(key, kind)| {
             all(key).filter(|thing| !is_external(thing)).map(move |thing| (kind, &thing["name"]))
         });
-        let containers = all("services").map(|service| (Kind::Container, &service["container_name"]));
+        let containers = all("services").map(|service| (NamedKind::Container, &service["container_name"]));
         shared.chain(containers).filter_map(|(kind, name)| Some((kind, name.as_str()?))).collect()
     }
 
@@ -159,7 +159,7 @@ impl System {
             if answer.status == 404 || !is_it {
                 continue;
             }
-            let labels = if kind == Kind::Container {
+            let labels = if kind == NamedKind::Container {
                 &answer.body["Config"]["Labels"]
             } else {
                 &answer.body["Labels"]
@@ -216,7 +216,11 @@ mod tests {
     #[test]
     fn what_has_a_name_of_its_own_is_found() {
         let config = Config::parse(FILE).unwrap();
-        let expect = [(Kind::Volume, "shop_data"), (Kind::Network, "mesh_net"), (Kind::Container, "web_1")];
+        let expect = [
+            (NamedKind::Volume, "shop_data"),
+            (NamedKind::Network, "mesh_net"),
+            (NamedKind::Container, "web_1"),
+        ];
         assert_eq!(config.named(), expect);
         // In the file's order or sorted by name: both will do.
         let mut images = config.images();

@@ -6,7 +6,7 @@ use rustix::process::Resource;
 use serde_json::{Value, json};
 
 use crate::cgroup::group::{Group, LimitError, disk_files};
-use crate::cgroup::{Controller, Place, Version, place_of, tree};
+use crate::cgroup::{CgroupDir, Controller, Version, place_of, tree};
 use crate::error::{Error, Result};
 use crate::spec::{BlockLimits, ComponentSpec, Limits};
 
@@ -69,7 +69,7 @@ fn quota(cores: f64) -> (u64, u64) {
 }
 
 /// The groups of a process, except loadlab's own.
-pub(crate) fn places_of(pid: u32) -> Vec<Place> {
+pub(crate) fn places_of(pid: u32) -> Vec<CgroupDir> {
     let root = Path::new("/");
     let own = tree::groups_of(root, std::process::id());
     tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect()
@@ -78,7 +78,7 @@ pub(crate) fn places_of(pid: u32) -> Vec<Place> {
 /// Those of a container's groups that belong to it alone: an engine names them after the container. Without root, and
 /// without a delegated cgroup, Podman leaves its containers in its own group, together with whatever else the user
 /// runs: that must neither be limited nor paused.
-pub(super) fn own_places(places: Vec<Place>, id: &str) -> Vec<Place> {
+pub(super) fn own_places(places: Vec<CgroupDir>, id: &str) -> Vec<CgroupDir> {
     let is_own = |dir: &Path| dir.iter().any(|part| part.to_string_lossy().contains(id));
     places.into_iter().filter(|place| !id.is_empty() && is_own(&place.dir)).collect()
 }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_group_that_others_are_in_is_not_the_containers() {
         let id = "4f1c0b6d9a7e";
-        let place = |dir: &str| Place { version: Version::V2, controllers: Vec::new(), dir: dir.into() };
+        let place = |dir: &str| CgroupDir { version: Version::V2, controllers: Vec::new(), dir: dir.into() };
         for (dir, expect) in [
             ("/sys/fs/cgroup/memory/docker/4f1c0b6d9a7e", true),
             ("/sys/fs/cgroup/system.slice/docker-4f1c0b6d9a7e.scope", true),

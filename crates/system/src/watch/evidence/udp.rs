@@ -165,14 +165,14 @@ mod tests {
     use std::net::UdpSocket;
 
     /// A resolver of this process, and another process that asks: readings are modified by hand.
-    struct Made {
+    struct Fixture {
         owners: Owners,
         resolver: Socket,
         asker: Socket,
         pairs: UdpPairs,
     }
 
-    fn made() -> Made {
+    fn made() -> Fixture {
         let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
         let asking = UdpSocket::bind("127.0.0.1:0").unwrap();
         asking.connect(bound.local_addr().unwrap()).unwrap();
@@ -188,10 +188,10 @@ mod tests {
         owners.look(&own, &HashSet::from([resolver.inode]));
         // The asker's socket is open in this process, too: another number makes it belong to another process.
         let asker = Socket { inode: u32::MAX, ..asker };
-        Made { owners, resolver, asker, pairs: UdpPairs::default() }
+        Fixture { owners, resolver, asker, pairs: UdpPairs::default() }
     }
 
-    impl Made {
+    impl Fixture {
         fn read(&mut self, askers: &[Socket], now_s: u64) {
             let all: Vec<Socket> = askers.iter().chain([&self.resolver]).cloned().collect();
             self.pairs.add(&all, &self.owners, now_s * 1_000_000_000);

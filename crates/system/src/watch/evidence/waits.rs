@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::process::task::{Place, TaskFiles};
+use crate::process::task::{TaskFiles, ThreadPosition};
 use crate::process::wait::{Awaits, awaits};
 
 /// A process's open files are inspected again after this long, at least, and as a multiple of their cost.
@@ -165,9 +165,11 @@ impl Process {
         }
         for tid in std::mem::take(&mut self.tids) {
             let is_seen = match files.place(pid, tid) {
-                Ok(Place::Running) => true,
-                Ok(Place::Call { number, args }) => self.wait(files, pid, sockets, awaits(number, args)),
-                Ok(Place::Elsewhere) => false,
+                Ok(ThreadPosition::Running) => true,
+                Ok(ThreadPosition::Call { number, args }) => {
+                    self.wait(files, pid, sockets, awaits(number, args))
+                }
+                Ok(ThreadPosition::Elsewhere) => false,
                 // It has ended, and another process may have taken its pid.
                 Err(Errno::SRCH | Errno::NOENT) => {
                     self.is_clear = false;

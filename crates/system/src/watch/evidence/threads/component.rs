@@ -8,7 +8,7 @@ use super::process::Process;
 use super::sums::{Stratum, Sums};
 use super::usage::{Counted, Usage};
 use crate::process::runtime::Runtime;
-use crate::process::wait::{self, Doing, Seen};
+use crate::process::wait::{self, Doing, Observation};
 
 /// For how many readings a thread that ran or waited for a lock or a disk is inspected before others.
 const BUSY_READINGS: u32 = 40;
@@ -124,13 +124,13 @@ impl Component {
             wait::look_without_call(&mut tools.files, process.pid, thread.tid)
         };
         let doing = match seen {
-            Ok(Seen::Clearly(doing)) => doing,
-            Ok(Seen::ByFunction(doing)) => {
+            Ok(Observation::Clearly(doing)) => doing,
+            Ok(Observation::ByFunction(doing)) => {
                 process.may_trace = false;
                 self.sums.by_function += 1;
                 doing
             }
-            Ok(Seen::Hidden) => {
+            Ok(Observation::Hidden) => {
                 process.may_trace = false;
                 self.sums.hidden += 1;
                 Doing::Other

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::common::alone::alone;
+use super::alone::alone;
 use crate::common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
 use crate::common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, n};
 use crate::on_every_backend;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::alone::alone;
+use super::alone::alone;
 use crate::run_support::{Lab, component, plan};
 
 /// A load of this many users on the edge's `/via`, long enough for samples.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::alone::alone;
 use crate::common;
-use crate::common::alone::alone;
 use crate::common::server::{Request, Server, good, send, slow};
 use crate::common::{LOADLAB, Ran, Running, at, check_identities, command, doubts, f, n};
 use crate::on_every_backend;

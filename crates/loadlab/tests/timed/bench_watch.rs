@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::alone::alone;
+use super::alone::alone;
 use crate::common::{LOADLAB, bench, check_identities, ports, skip};
 use crate::run_support::{Lab, component, eventually, plan, server};
 

@@ -10,7 +10,7 @@ use crate::sample::{Pressure, Sample, Tcp};
 
 /// Samples in insertion order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Samples {
+pub struct PackedSamples {
     rows: Vec<Row>,
     /// The rows' values, row after row: the numbers of [`walk`] that are present, then names and values of the maps.
     words: Vec<u64>,
@@ -119,7 +119,7 @@ fn walk_tcp(tcp: &mut Tcp, visit: &mut impl FnMut(Number<'_>)) {
     }
 }
 
-impl Samples {
+impl PackedSamples {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -180,8 +180,8 @@ impl Samples {
     }
 }
 
-impl FromIterator<Sample> for Samples {
-    fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> Samples {
+impl FromIterator<Sample> for PackedSamples {
+    fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> PackedSamples {
         let mut packer = Packer::default();
         samples.into_iter().for_each(|sample| packer.pack(sample));
         packer.packed.rows.shrink_to_fit();
@@ -190,15 +190,15 @@ impl FromIterator<Sample> for Samples {
     }
 }
 
-impl From<Vec<Sample>> for Samples {
-    fn from(samples: Vec<Sample>) -> Samples {
+impl From<Vec<Sample>> for PackedSamples {
+    fn from(samples: Vec<Sample>) -> PackedSamples {
         samples.into_iter().collect()
     }
 }
 
 #[derive(Default)]
 struct Packer {
-    packed: Samples,
+    packed: PackedSamples,
     numbers: HashMap<String, u32>,
 }
 
@@ -303,7 +303,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_packed_comes_out_again(samples in prop::collection::vec(any_sample(), 0..9)) {
-            let packed = Samples::from(samples.clone());
+            let packed = PackedSamples::from(samples.clone());
             prop_assert_eq!(packed.len(), samples.len());
             prop_assert_eq!(packed.unpacked(), samples.clone());
             let mut apart: Vec<Sample> = packed.by_component().into_values().flatten().collect();
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn what_was_not_told_takes_no_room() {
         let sample = Sample { cpu_s: Some(1.0), component: "edge".to_owned(), ..Sample::default() };
-        let packed = Samples::from(vec![sample; 1000]);
+        let packed = PackedSamples::from(vec![sample; 1000]);
         assert_eq!((packed.words.len(), packed.names.len()), (1000, 1));
         assert!(size_of::<Row>() <= 32, "{}", size_of::<Row>());
     }

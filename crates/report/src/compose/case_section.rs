@@ -6,12 +6,12 @@ use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
-use super::{Order, case_id, charts, marks, ranged, remarks, sockets, tables};
+use super::{PlanOrder, case_id, charts, marks, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
 use crate::trial::{generator_words, load_words};
 
 /// Its section: what it is, how it went, what its components used, its seconds, and its exchanges.
-pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Section {
+pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Section {
     let mut blocks = vec![Block::Facts(facts(case))];
     let troubles = remarks::troubles(case);
     if !troubles.is_empty() {

@@ -1,0 +1,214 @@
+//! A load that several processes send, each a part of it: what a process reports of its part, second by second, and the
+//! merging of all parts into the same seconds and totals that one process would report.
+
+use std::collections::BTreeMap;
+
+use loadlab_record::load::Connections;
+use loadlab_record::summary::Generator;
+
+use super::collector::Collector;
+use super::seconds::{Complete, SECOND_NS, Seconds};
+use super::{Control, LoadError, LoadEvent, Origin, Outcome, simulated, threads};
+use crate::io::sim;
+use crate::measure::batch::{BATCH_NS, Batch, Gaps, Sizes};
+use crate::spec::LoadSpec;
+use crate::start::Start;
+use crate::worker::WorkerEnd;
+
+/// The end of a part.
+#[derive(Clone, Debug, Default)]
+pub struct PartEnd {
+    /// How each of its load threads ended.
+    pub threads: Vec<WorkerEnd>,
+    /// What they used.
+    pub generator: Generator,
+    /// How long it took to open the connections to be held, nanoseconds, and by how much memory grew.
+    pub opened: Option<(u64, u64)>,
+}
+
+/// Runs this process's part of a load ([`LoadSpec::elsewhere`]) on threads of its own. What they count goes to `report`
+/// on the caller's thread: one batch for each second in which all of them have counted, numbered as worker 0; several
+/// seconds if this thread had too little time.
+///
+/// `agree` is called once all threads are ready, and returns when the load begins on the clock of
+/// [`crate::io::epoll::now_ns`]; it may wait for other processes.
+///
+/// # Errors
+/// A thread that cannot be started, or a backend that fails. What was reported before remains valid.
+pub fn run_part(
+    spec: &LoadSpec,
+    control: &Control,
+    first_id: u64,
+    agree: &(dyn Fn() -> u64 + Sync),
+    report: &mut dyn FnMut(&mut Batch),
+) -> Result<PartEnd, LoadError> {
+    let start = Start::agreed(first_id, spec.threads, agree);
+    let mut blocks = Blocks::new(spec);
+    let (ends, generator) = threads::run(spec, control, &start, &mut |batch| blocks.add(batch, report))?;
+    blocks.end(report);
+    let threads = ends.into_iter().collect::<Result<_, _>>()?;
+    let generator = Generator { connections_peak: blocks.most_open, ..generator };
+    Ok(PartEnd { threads, generator, opened: start.opened.get().copied().filter(|_| spec.held.is_some()) })
+}
+
+/// The same on simulated load threads, in no time.
+///
+/// # Errors
+/// Those of [`super::simulate`].
+pub fn simulate_part<S: sim::Server>(
+    spec: &LoadSpec,
+    control: &Control,
+    io: &mut sim::Sim<S>,
+    report: &mut dyn FnMut(&mut Batch),
+) -> Result<PartEnd, LoadError> {
+    let first = spec.elsewhere.before;
+    let mut blocks = Blocks::new(spec);
+    let slots = first..first + spec.threads as u64;
+    let threads = simulated::on_slots(spec, slots, control, io, &mut |batch| blocks.add(batch, report))?;
+    blocks.end(report);
+    let generator = Generator { io: "sim".into(), threads: spec.threads as u64, ..Generator::default() };
+    Ok(PartEnd { threads, generator, opened: None })
+}
+
+/// What arrives of a part.
+#[derive(Debug)]
+pub struct PartReport {
+    /// Which part, from 0.
+    pub part: usize,
+    /// What it reports.
+    pub what: Part,
+}
+
+/// What a part reports.
+#[derive(Debug)]
+pub enum Part {
+    /// What it counted in a second.
+    Counted(Box<Batch>),
+    /// It has ended.
+    Ended(Box<PartEnd>),
+}
+
+/// Merges the reports of all parts of a load, each in its own order, until there are no more. `spec` is the whole load.
+pub fn merge(
+    spec: &LoadSpec,
+    origin: Origin,
+    parts: usize,
+    reports: &mut dyn Iterator<Item = PartReport>,
+    observer: &mut dyn FnMut(LoadEvent<'_>),
+) -> Outcome {
+    let start = Start::new(origin.start_ns, origin.first_id, None);
+    let mut collector = Collector::new(spec, origin, &start, parts);
+    let mut ends: BTreeMap<usize, PartEnd> = BTreeMap::new();
+    for PartReport { part, what } in reports {
+        match what {
+            Part::Counted(mut batch) => {
+                batch.worker = part;
+                collector.add(&mut batch, observer);
+            }
+            Part::Ended(end) => drop(ends.insert(part, *end)),
+        }
+    }
+    collector.end(observer);
+    let opened = ends.values().filter_map(|end| end.opened);
+    if let Some(opened) = opened.reduce(|a, b| (a.0.max(b.0), a.1 + b.1)) {
+        let _ = start.opened.set(opened);
+    }
+    let generator = ends.values().map(|end| end.generator.clone()).reduce(Generator::beside);
+    let threads = ends.into_values().flat_map(|end| end.threads).collect();
+    collector.outcome(threads, generator.unwrap_or_default())
+}
+
+/// What the threads of this process count, merged into seconds.
+struct Blocks {
+    seconds: Seconds<Batch>,
+    threads: Vec<Thread>,
+    /// The most in flight, and open, in each tenth of a second that was not reported yet, summed over threads.
+    tenths: BTreeMap<u64, (u64, u64)>,
+    most_open: u64,
+}
+
+/// What a thread reported last.
+#[derive(Clone, Copy, Default)]
+struct Thread {
+    until_ns: u64,
+    gaps: Gaps,
+    window_to_ns: u64,
+    last_start_ns: u64,
+    last_end_ns: u64,
+}
+
+impl Blocks {
+    fn new(spec: &LoadSpec) -> Self {
+        let thread = Thread { window_to_ns: u64::MAX, ..Thread::default() };
+        Blocks {
+            seconds: Seconds::new(spec.threads),
+            threads: vec![thread; spec.threads],
+            tenths: BTreeMap::new(),
+            most_open: 0,
+        }
+    }
+
+    fn add(&mut self, batch: &mut Batch, report: &mut dyn FnMut(&mut Batch)) {
+        self.threads[batch.worker] = Thread {
+            until_ns: if batch.last { u64::MAX } else { batch.until_ns },
+            gaps: batch.gaps,
+            window_to_ns: batch.window_to_ns,
+            last_start_ns: batch.last_start_ns,
+            last_end_ns: batch.last_end_ns,
+        };
+        // A thread's last batch counts toward the second it began in.
+        let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
+        for tenth in batch.from_ns / BATCH_NS..=(until_ns.max(batch.from_ns + 1) - 1) / BATCH_NS {
+            let (flight, open) = self.tenths.entry(tenth).or_default();
+            (*flight, *open) = (*flight + batch.flight_peak, *open + batch.connections.peak);
+        }
+        let sizes = Sizes {
+            worker: 0,
+            tags: batch.by_tag.len(),
+            numbers: batch.numbers.len(),
+            warmup: batch.before.is_some(),
+        };
+        // What was cut off at the end stays in flight permanently.
+        let level = (batch.in_flight + batch.counts.in_flight, batch.open);
+        let of = (batch.worker, level);
+        self.seconds.of(batch.from_ns..until_ns, of, || Batch::new(sizes)).add(batch);
+        let reported_ns = self.threads.iter().map(|t| t.until_ns).min().unwrap_or(0);
+        self.report_complete(reported_ns, report);
+    }
+
+    fn end(&mut self, report: &mut dyn FnMut(&mut Batch)) {
+        self.report_complete(u64::MAX, report);
+    }
+
+    fn report_complete(&mut self, reported_ns: u64, report: &mut dyn FnMut(&mut Batch)) {
+        while let Some(Complete { number, length, what: mut block, levels }) =
+            self.seconds.complete(reported_ns)
+        {
+            (block.in_flight, block.open) = (levels.0 - block.counts.in_flight, levels.1);
+            let last = reported_ns == u64::MAX && self.seconds.is_empty();
+            block.until_ns = if last { block.until_ns } else { (number + length) * SECOND_NS };
+            self.finish(&mut block, last);
+            report(&mut block);
+            self.seconds.give_back(block);
+        }
+    }
+
+    /// Peaks, and what is known so far.
+    fn finish(&mut self, block: &mut Batch, last: bool) {
+        let threads = &self.threads;
+        let most = |of: fn(&Thread) -> u64| threads.iter().map(of).max().unwrap_or(0);
+        block.worker = 0;
+        // An interval of any length, up to its end.
+        (block.is_long, block.last) = (true, last);
+        block.window_to_ns = most(|t| t.window_to_ns);
+        block.last_start_ns = most(|t| t.last_start_ns);
+        block.last_end_ns = most(|t| t.last_end_ns);
+        block.gaps = threads.iter().fold(Gaps::default(), |longer, t| longer.beside(t.gaps));
+        let later = self.tenths.split_off(&block.until_ns.div_ceil(BATCH_NS));
+        let tenths = std::mem::replace(&mut self.tenths, later);
+        let peaks = tenths.into_values().fold((0, 0), |most, t| (t.0.max(most.0), t.1.max(most.1)));
+        block.flight_peak = peaks.0;
+        block.connections = Connections { peak: peaks.1, ..block.connections };
+        self.most_open = self.most_open.max(peaks.1);
+    }
+}

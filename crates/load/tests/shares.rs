@@ -1,0 +1,246 @@
+//! A load that several processes send is the load that one would send: the same requests at the same times, to the byte.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use loadlab_load::io::ConnId;
+use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::journey::order::StepOrder;
+use loadlab_load::journey::rows::{Dealing, Rows};
+use loadlab_load::journey::script::{Deal, Journey};
+use loadlab_load::measure::batch::{Batch, Sizes};
+use loadlab_load::random::Random;
+use loadlab_load::run::{Origin, Part, PartReport, Second, merge, simulate, simulate_part};
+use loadlab_load::spec::Elsewhere;
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_record::escape::Escape;
+use loadlab_record::load::Counts;
+use loadlab_record::schedule::{Stage, Think};
+use loadlab_record::variable::Variable;
+use proptest::prelude::*;
+
+use crate::support;
+use crate::support::steps::{plain_journey, step};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+/// Answers each request after the same time, and notes when each came.
+#[derive(Default)]
+struct Noting(Vec<(u64, Vec<u8>)>);
+
+impl Server for Noting {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        self.0.push((at_ns, bytes.to_vec()));
+        vec![(at_ns + 7 * MS, Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()))]
+    }
+}
+
+/// What a load, or a process's part of it, sends: each request and when, in order; and the sums of its counts.
+fn sent(spec: &LoadSpec) -> (Vec<(u64, Vec<u8>)>, Counts) {
+    let mut sim = Sim::new(Noting::default());
+    let outcome = simulate(spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
+    let counts = outcome.measured.counts;
+    counts.balance().unwrap();
+    let mut sent = sim.into_server().0;
+    sent.sort();
+    (sent, counts)
+}
+
+/// What processes with these numbers of threads send together.
+fn sent_together(spec: &LoadSpec, threads: &[usize]) -> (Vec<(u64, Vec<u8>)>, Counts) {
+    let (mut sent_by_all, mut sum) = (Vec::new(), Counts::default());
+    let all: u64 = threads.iter().map(|t| *t as u64).sum();
+    let mut before = 0;
+    for threads in threads {
+        let elsewhere = Elsewhere { before, after: all - before - *threads as u64 };
+        let (part, counts) = sent(&LoadSpec { threads: *threads, elsewhere, ..spec.clone() });
+        sent_by_all.extend(part);
+        sum.merge(&counts);
+        before += *threads as u64;
+    }
+    sent_by_all.sort();
+    (sent_by_all, sum)
+}
+
+fn open(rate_per_s: f64, arrivals: Arrivals) -> Model {
+    Model::Open { rate_per_s, arrivals, when_behind: WhenBehind::Queue, max_in_flight: 10_000 }
+}
+
+/// Requests say whose they are, and contain something random; with weights, each round is one of two steps.
+fn journey(is_weighted: bool, sessions: bool) -> Journey {
+    let mut scripts = vec![
+        step("GET /a/{u}/{i} HTTP/1.1\r\nHost: a", None),
+        step("POST /b HTTP/1.1\r\nHost: b", Some("{u} ")),
+    ];
+    for script in &mut scripts {
+        let fields = &mut script.message.as_mut().unwrap().fields;
+        fields.push_text(b"X-Random: ", Escape::Raw).unwrap();
+        fields.push(Variable::Uuid, Escape::Raw);
+        fields.push_text(b"\r\n", Escape::Raw).unwrap();
+    }
+    scripts[1].think = Some(Think::Uniform(MS, 30 * MS));
+    let course = StepOrder {
+        round: if is_weighted { 1 } else { 2 },
+        rounds: if sessions { 3 } else { u64::MAX },
+        weights: if is_weighted { vec![3, 10] } else { vec![] },
+        ..StepOrder::default()
+    };
+    Journey { course, scripts, sessions, ..plain_journey() }
+}
+
+fn with_journey(spec: LoadSpec, journey: Journey) -> LoadSpec {
+    LoadSpec { requests: vec![support::get(), support::get()], journey: Some(Box::new(journey)), ..spec }
+}
+
+fn plain(model: Model, until: Until) -> LoadSpec {
+    LoadSpec::new(model, until, vec![support::get()], support::address())
+}
+
+/// Loads of all models, by name.
+fn loads(users: u64, rate_per_s: f64, seed: u64) -> Vec<(&'static str, LoadSpec)> {
+    let second = Until::Elapsed(S);
+    let poisson = open(rate_per_s, Arrivals::Poisson);
+    let closed = Model::Closed { users };
+    let stages = |most: f64| {
+        vec![
+            Stage { from: 0.0, to: most, over_ns: S / 2 },
+            Stage { from: most, to: most / 3.0, over_ns: S / 4 },
+            Stage { from: 1.0, to: 1.0, over_ns: S / 4 },
+        ]
+    };
+    let thinks = Think::Exponential(20 * MS);
+    let staged = |model: Model, most| LoadSpec { stages: stages(most), ..plain(model, second) };
+    let mut loads = vec![
+        ("rate", plain(open(rate_per_s, Arrivals::Constant), second)),
+        ("arrivals at random", plain(poisson.clone(), second)),
+        ("a number of arrivals", plain(poisson.clone(), Until::Requests(users * 3 + 1))),
+        ("ramp of a rate", LoadSpec { ramp_ns: S / 3, ..plain(poisson.clone(), second) }),
+        ("stages of a rate", staged(open(rate_per_s, Arrivals::Poisson), rate_per_s)),
+        ("users", plain(closed.clone(), second)),
+        ("users who think", LoadSpec { think: thinks, ..plain(closed.clone(), second) }),
+        ("paced users", LoadSpec { pace_ns: Some(40 * MS), ..plain(closed.clone(), second) }),
+        ("stages of users", LoadSpec { think: thinks, ..staged(closed.clone(), users as f64) }),
+        ("repeats of users", LoadSpec { think: thinks, ..plain(closed.clone(), Until::Repeats(5)) }),
+        ("journeys of users", with_journey(plain(closed.clone(), second), journey(false, false))),
+        ("weighted journeys of users", with_journey(plain(closed, second), journey(true, false))),
+        ("sessions", with_journey(plain(poisson.clone(), second), journey(false, true))),
+        ("weighted sessions", with_journey(plain(poisson, second), journey(true, true))),
+    ];
+    loads.iter_mut().for_each(|(_, spec)| spec.seed = seed);
+    loads
+}
+
+/// The seconds a load reports, and its end.
+fn whole(spec: &LoadSpec) -> (Vec<Second>, Outcome) {
+    let mut seconds = Vec::new();
+    let mut sim = Sim::new(Noting::default());
+    let outcome =
+        simulate(spec, &Control::default(), &mut sim, &mut |event| keep(event, &mut seconds)).unwrap();
+    (seconds, outcome)
+}
+
+/// The same load by processes with these numbers of threads, their reports merged in an order that the seed decides.
+fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, Outcome) {
+    let mut random = Random::new(seed);
+    let mut reports: Vec<VecDeque<PartReport>> = Vec::new();
+    let all: u64 = threads.iter().map(|t| *t as u64).sum();
+    let mut before = 0;
+    for (part, threads) in threads.iter().enumerate() {
+        let elsewhere = Elsewhere { before, after: all - before - *threads as u64 };
+        before += *threads as u64;
+        let (spec, mut own) = (LoadSpec { threads: *threads, elsewhere, ..spec.clone() }, VecDeque::new());
+        let mut sim = Sim::new(Noting::default());
+        let end = simulate_part(&spec, &Control::default(), &mut sim, &mut |batch| {
+            let mut copy = Batch::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
+            std::mem::swap(&mut copy, batch);
+            own.push_back(PartReport { part, what: Part::Counted(Box::new(copy)) });
+        });
+        own.push_back(PartReport { part, what: Part::Ended(Box::new(end.unwrap())) });
+        reports.push(own);
+    }
+    let mut in_some_order = std::iter::from_fn(|| {
+        let left: Vec<usize> = (0..reports.len()).filter(|part| !reports[*part].is_empty()).collect();
+        let part = left.get(random.next_u64() as usize % left.len().max(1))?;
+        reports[*part].pop_front()
+    });
+    let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };
+    let mut seconds = Vec::new();
+    let outcome =
+        merge(spec, origin, threads.len(), &mut in_some_order, &mut |event| keep(event, &mut seconds));
+    (seconds, outcome)
+}
+
+fn keep(event: LoadEvent<'_>, seconds: &mut Vec<Second>) {
+    if let LoadEvent::Second(second) = event {
+        seconds.push(second.clone());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn together_processes_send_what_one_would(
+        users in 1u64..40, rate in 1.0f64..400.0, seed: u64, threads in prop::collection::vec(1usize..4, 1..6)
+    ) {
+        for (name, spec) in loads(users, rate, seed) {
+            let (alone, counts) = sent(&spec);
+            let (together, sum) = sent_together(&spec, &threads);
+            prop_assert!(!alone.is_empty() || rate < 5.0, "{}", name);
+            prop_assert_eq!(alone, together, "{} over {:?}", name, &threads);
+            prop_assert_eq!(counts, sum, "{} over {:?}", name, &threads);
+        }
+    }
+
+    /// Every count, histogram and second is the same, to the bit; only peaks are bounds, since a process reports the most
+    /// in a second, and two may have peaked at different times in it.
+    #[test]
+    fn merged_parts_are_the_whole(
+        users in 1u64..40, rate in 1.0f64..400.0, seed: u64, threads in prop::collection::vec(1usize..4, 1..6),
+        has_warmup: bool
+    ) {
+        for (name, mut spec) in loads(users, rate, seed) {
+            spec.warmup_ns = if has_warmup { 300 * MS } else { 0 };
+            spec.tags = vec!["all".into()];
+            spec.requests.iter_mut().for_each(|request| request.tags = vec![0]);
+            let all = LoadSpec { threads: threads.iter().sum(), ..spec.clone() };
+            let ((seconds, mut whole), (merged_seconds, mut merged)) = (whole(&all), merged(&spec, &threads, seed));
+            let (least, most) = (whole.measured.connections, merged.measured.connections);
+            prop_assert!(most.peak >= least.peak && most.in_flight_peak >= least.in_flight_peak, "{}", name);
+            for outcome in [&mut whole, &mut merged] {
+                (outcome.measured.connections.peak, outcome.measured.connections.in_flight_peak) = (0, None);
+            }
+            prop_assert_eq!(&whole.measured, &merged.measured, "{} over {:?}", name, &threads);
+            prop_assert_eq!(whole.cut_short, merged.cut_short);
+            prop_assert_eq!(seconds.len(), merged_seconds.len(), "{} over {:?}", name, &threads);
+            for (one, other) in seconds.iter().zip(&merged_seconds) {
+                prop_assert_eq!(&one.tick, &other.tick, "{} over {:?}", name, &threads);
+                prop_assert_eq!(&one.window, &other.window);
+                prop_assert_eq!(&one.before, &other.before);
+                prop_assert_eq!(&one.by_tag, &other.by_tag);
+            }
+        }
+    }
+
+    /// Which row goes to whom depends on who is first; all together use each row once.
+    #[test]
+    fn each_row_of_a_feed_is_used_once(rows in 1u64..60, threads in prop::collection::vec(1usize..4, 1..6)) {
+        let text = (0..rows).map(|n| format!("row{n}\n")).collect::<String>();
+        let mut journey = journey(false, false);
+        journey.scripts.truncate(1);
+        journey.scripts[0] = step("GET /{a} HTTP/1.1\r\nHost: a", None);
+        journey.course.round = 1;
+        journey.feeds = vec![Rows::from_csv(format!("name\n{text}").as_bytes(), &["name".to_owned()]).unwrap()];
+        journey.dealings = vec![Deal { dealing: Dealing { is_once: true, ..Dealing::default() }, per_user: false }];
+        let spec = with_journey(plain(Model::Closed { users: 30 }, Until::Elapsed(S)), journey);
+        let (together, _) = sent_together(&spec, &threads);
+        let mut used: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        together.into_iter().for_each(|(_, bytes)| *used.entry(bytes).or_default() += 1);
+        prop_assert_eq!(used.len() as u64, rows);
+        prop_assert!(used.values().all(|times| *times == 1));
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests that depend on times, one at a time (`alone.rs`). `cargo xtask test` runs them beside all others.
+
+mod alone;
+mod bench_doubts;
+mod bench_truth;
+mod bench_watch;
+mod run_bottleneck;

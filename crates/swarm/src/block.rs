@@ -1,0 +1,328 @@
+//! What an agent counted in a second, or how its part ended, as bytes: JSON for what is few, the compact form for
+//! histograms, and deflate over both. Merging blocks gives exactly what one recorder would have counted.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use loadlab_load::measure::batch::{Batch, Gaps, Ids, Sizes};
+use loadlab_load::run::{Part, PartEnd, Stopped, WorkerEnd};
+use loadlab_record::compact::{self, Compact, Damaged, read_number, write_number};
+use loadlab_record::dependence::InOrder;
+use loadlab_record::example::Example;
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
+use loadlab_record::numbers::Numbers;
+use loadlab_record::summary::Generator;
+use serde::{Deserialize, Serialize};
+
+/// A block may not be larger than this when unpacked: the ids of a million requests take a tenth of it.
+const MOST_BYTES: u64 = 64 << 20;
+/// Users of one load thread.
+const MOST_USERS: u64 = 20_000_000;
+/// Tags or captured numbers; a plan has fewer.
+const MOST_SERIES: usize = 10_000;
+
+/// Why bytes are not a block.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    /// They were not packed by an agent, or were cut.
+    #[error("cannot be unpacked: {0}")]
+    Packed(std::io::Error),
+    /// What is few.
+    #[error("its counts cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A histogram, or what lies around them.
+    #[error("its histograms are damaged")]
+    Damaged,
+}
+
+impl From<Damaged> for BlockError {
+    fn from(_: Damaged) -> Self {
+        BlockError::Damaged
+    }
+}
+
+/// What is written as JSON. Times are nanoseconds on the load's clock.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Head {
+    Counted(Box<Counted>),
+    Ended(Box<Ended>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Counted {
+    from_ns: u64,
+    until_ns: u64,
+    last: bool,
+    counts: Counts,
+    in_flight: u64,
+    open: u64,
+    statuses: BTreeMap<u16, u64>,
+    bytes: Bytes,
+    /// Due, started, ok.
+    in_window: [u64; 3],
+    busy_ns: u64,
+    busy_in_window_ns: u64,
+    stragglers: Stragglers,
+    /// `null` while it is open-ended.
+    window_to_ns: Option<u64>,
+    last_start_ns: u64,
+    last_end_ns: u64,
+    flight_peak: u64,
+    connections: Connections,
+    /// How many, their sum, the longest, and when that began.
+    gaps: [u64; 4],
+    examples: Vec<Example>,
+    has_before: bool,
+    by_tag: Vec<Counts>,
+    numbers: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Ended {
+    threads: Vec<Thread>,
+    generator: Generator,
+    opened: Option<(u64, u64)>,
+}
+
+/// A [`WorkerEnd`].
+#[derive(Serialize, Deserialize)]
+struct Thread {
+    ended_ns: u64,
+    stopped_ns: Option<u64>,
+    slowest: Vec<Example>,
+    captured: Vec<Option<Vec<u8>>>,
+    gaps: [u64; 4],
+    /// How many users sent how many requests.
+    per_user: BTreeMap<u64, u64>,
+    users_without_row: u64,
+    users_peak: Option<u64>,
+}
+
+/// What a part reports, as bytes.
+pub fn pack(part: &Part) -> Vec<u8> {
+    let mut body = Vec::new();
+    let head = match part {
+        Part::Counted(batch) => {
+            write_histograms(batch, &mut body);
+            Head::Counted(Box::new(counted(batch)))
+        }
+        Part::Ended(end) => Head::Ended(Box::new(ended(end))),
+    };
+    let head = serde_json::to_vec(&head).expect("numbers and texts");
+    let mut length = Vec::new();
+    write_number(head.len() as u64, &mut length);
+    // Writing to memory does not fail.
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::fast());
+    [length, head, body].iter().for_each(|piece| packed.write_all(piece).expect("memory"));
+    packed.finish().expect("memory")
+}
+
+/// The same from bytes.
+///
+/// # Errors
+/// They are not what [`pack`] made.
+pub fn unpack(packed: &[u8]) -> Result<Part, BlockError> {
+    let mut bytes = Vec::new();
+    let mut decoder = DeflateDecoder::new(packed).take(MOST_BYTES + 1);
+    decoder.read_to_end(&mut bytes).map_err(BlockError::Packed)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(BlockError::Damaged);
+    }
+    let mut rest = bytes.as_slice();
+    let length = usize::try_from(read_number(&mut rest)?).map_err(|_| Damaged)?;
+    let (head, mut body) = rest.split_at_checked(length).ok_or(Damaged)?;
+    let part = match serde_json::from_slice(head)? {
+        Head::Counted(head) => Part::Counted(Box::new(batch_of(*head, &mut body)?)),
+        Head::Ended(head) => Part::Ended(Box::new(end_of(*head)?)),
+    };
+    if body.is_empty() { Ok(part) } else { Err(BlockError::Damaged) }
+}
+
+fn counted(batch: &Batch) -> Counted {
+    let statuses = batch.statuses.iter().enumerate().filter(|(_, n)| **n > 0);
+    Counted {
+        from_ns: batch.from_ns,
+        until_ns: batch.until_ns,
+        last: batch.last,
+        counts: batch.counts.clone(),
+        in_flight: batch.in_flight,
+        open: batch.open,
+        statuses: statuses.map(|(status, n)| (status as u16, *n)).collect(),
+        bytes: batch.bytes,
+        in_window: [batch.in_window.due, batch.in_window.started, batch.in_window.ok],
+        busy_ns: batch.busy_ns,
+        busy_in_window_ns: batch.busy_in_window_ns,
+        stragglers: batch.stragglers,
+        window_to_ns: Some(batch.window_to_ns).filter(|ns| *ns != u64::MAX),
+        last_start_ns: batch.last_start_ns,
+        last_end_ns: batch.last_end_ns,
+        flight_peak: batch.flight_peak,
+        connections: batch.connections,
+        gaps: of_gaps(batch.gaps),
+        examples: batch.examples.clone(),
+        has_before: batch.before.is_some(),
+        by_tag: batch.by_tag.iter().map(|tag| tag.counts.clone()).collect(),
+        numbers: batch.numbers.len(),
+    }
+}
+
+fn batch_of(head: Counted, body: &mut &[u8]) -> Result<Batch, BlockError> {
+    if head.by_tag.len() > MOST_SERIES || head.numbers > MOST_SERIES {
+        return Err(BlockError::Damaged);
+    }
+    let sizes = Sizes { worker: 0, tags: head.by_tag.len(), numbers: head.numbers, warmup: head.has_before };
+    let mut batch = Batch::new(sizes);
+    for (status, n) in head.statuses {
+        *batch.statuses.get_mut(usize::from(status)).ok_or(Damaged)? = n;
+    }
+    batch.by_tag.iter_mut().zip(head.by_tag).for_each(|(tag, counts)| tag.counts = counts);
+    read_histograms(&mut batch, body)?;
+    let [due, started, ok] = head.in_window;
+    Ok(Batch {
+        from_ns: head.from_ns,
+        until_ns: head.until_ns,
+        is_long: true,
+        last: head.last,
+        counts: head.counts,
+        in_flight: head.in_flight,
+        open: head.open,
+        bytes: head.bytes,
+        in_window: InWindow { due, started, ok },
+        busy_ns: head.busy_ns,
+        busy_in_window_ns: head.busy_in_window_ns,
+        stragglers: head.stragglers,
+        window_to_ns: head.window_to_ns.unwrap_or(u64::MAX),
+        last_start_ns: head.last_start_ns,
+        last_end_ns: head.last_end_ns,
+        flight_peak: head.flight_peak,
+        connections: head.connections,
+        gaps: gaps_of(head.gaps),
+        examples: head.examples,
+        ..batch
+    })
+}
+
+fn of_gaps(gaps: Gaps) -> [u64; 4] {
+    [gaps.times, gaps.sum_ns, gaps.longest_ns, gaps.longest_at_ns]
+}
+
+fn gaps_of([times, sum_ns, longest_ns, longest_at_ns]: [u64; 4]) -> Gaps {
+    Gaps { times, sum_ns, longest_ns, longest_at_ns }
+}
+
+fn write_histograms(batch: &Batch, out: &mut Vec<u8>) {
+    write_series(&batch.window, out);
+    batch.before.iter().for_each(|before| write_series(before, out));
+    for tag in &batch.by_tag {
+        [&tag.response_ok, &tag.response_censored, &tag.response_failed].iter().for_each(|h| h.write_to(out));
+    }
+    batch.numbers.iter().for_each(|numbers| numbers.write_to(out));
+    batch.in_order.write_to(out);
+    [&batch.ids.accepted, &batch.ids.unanswered, &batch.ids.refused]
+        .iter()
+        .for_each(|ids| write_ids(ids, out));
+}
+
+fn read_histograms(batch: &mut Batch, from: &mut &[u8]) -> compact::Result<()> {
+    batch.window = read_series(from)?;
+    if let Some(before) = &mut batch.before {
+        **before = read_series(from)?;
+    }
+    for tag in &mut batch.by_tag {
+        let TagMeasured { response_ok, response_censored, response_failed, .. } = tag;
+        for histogram in [response_ok, response_censored, response_failed] {
+            *histogram = Compact::read_from(from)?;
+        }
+    }
+    for numbers in &mut batch.numbers {
+        *numbers = Numbers::read_from(from)?;
+    }
+    batch.in_order = InOrder::read_from(from)?;
+    batch.ids = Ids { accepted: read_ids(from)?, unanswered: read_ids(from)?, refused: read_ids(from)? };
+    Ok(())
+}
+
+fn write_series(series: &Series, out: &mut Vec<u8>) {
+    series.all().into_iter().for_each(|(_, histogram)| histogram.write_to(out));
+}
+
+fn read_series(from: &mut &[u8]) -> compact::Result<Series> {
+    let mut series = Series::default();
+    for (_, histogram) in series.all_mut() {
+        *histogram = Compact::read_from(from)?;
+    }
+    Ok(series)
+}
+
+/// In order, as distances: ids of one second are close to one another.
+fn write_ids(ids: &[u64], out: &mut Vec<u8>) {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    write_number(sorted.len() as u64, out);
+    let mut before = 0;
+    for id in sorted {
+        write_number(id - before, out);
+        before = id;
+    }
+}
+
+fn read_ids(from: &mut &[u8]) -> compact::Result<Vec<u64>> {
+    let count = read_number(from)?;
+    if count > from.len() as u64 {
+        return Err(Damaged);
+    }
+    let mut id = 0u64;
+    (0..count)
+        .map(|_| {
+            id = id.checked_add(read_number(from)?).ok_or(Damaged)?;
+            Ok(id)
+        })
+        .collect()
+}
+
+fn ended(end: &PartEnd) -> Ended {
+    let threads = end.threads.iter().map(|thread| {
+        let mut per_user = BTreeMap::new();
+        thread.per_user.iter().for_each(|requests| *per_user.entry(*requests).or_default() += 1);
+        Thread {
+            ended_ns: thread.ended_ns,
+            stopped_ns: thread.stopped.map(|stopped| stopped.at_ns),
+            slowest: thread.slowest.clone(),
+            captured: thread.captured.clone(),
+            gaps: of_gaps(thread.gaps),
+            per_user,
+            users_without_row: thread.users_without_row,
+            users_peak: thread.users_peak,
+        }
+    });
+    Ended { threads: threads.collect(), generator: end.generator.clone(), opened: end.opened }
+}
+
+fn end_of(head: Ended) -> Result<PartEnd, BlockError> {
+    let threads = head.threads.into_iter().map(|thread| {
+        let users: u64 = thread.per_user.values().fold(0, |sum, n| u64::saturating_add(sum, *n));
+        if users > MOST_USERS {
+            return Err(BlockError::Damaged);
+        }
+        let per_user = thread.per_user.into_iter();
+        Ok(WorkerEnd {
+            ended_ns: thread.ended_ns,
+            stopped: thread.stopped_ns.map(|at_ns| Stopped { at_ns, ..Stopped::default() }),
+            slowest: thread.slowest,
+            captured: thread.captured,
+            gaps: gaps_of(thread.gaps),
+            per_user: per_user.flat_map(|(requests, users)| (0..users).map(move |_| requests)).collect(),
+            users_without_row: thread.users_without_row,
+            users_peak: thread.users_peak,
+        })
+    });
+    Ok(PartEnd {
+        threads: threads.collect::<Result<_, _>>()?,
+        generator: head.generator,
+        opened: head.opened,
+    })
+}

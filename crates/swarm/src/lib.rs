@@ -1,0 +1,9 @@
+//! The same load from many machines: what an agent that sends a part of a load tells the coordinator, and how that is put
+//! together again.
+//!
+//! - [`block`]: what an agent counted in a second, as bytes.
+//!
+//! `load` divides a load and merges its parts ([`loadlab_load::run::run_part`], [`loadlab_load::run::merge`]); it knows
+//! no network.
+
+pub mod block;
