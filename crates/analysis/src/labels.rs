@@ -14,16 +14,21 @@ pub struct Labels {
 impl Labels {
     /// For these cases, whose values are in the order of `axes`.
     pub fn of<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, axes: &[String]) -> Labels {
+        let varying = Labels::varying(cases.clone(), axes);
+        if varying.is_empty() || !cases.clone().all(|f| f.name == generated(f)) {
+            return Labels { heads: vec!["case".to_owned()], axes: Vec::new() };
+        }
+        Labels { heads: varying.iter().map(|i| axes[*i].clone()).collect(), axes: varying }
+    }
+
+    /// Indices of the axes that have several values, whether cases go by them or by names of their own.
+    pub fn varying<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, axes: &[String]) -> Vec<usize> {
         let varies = |i: &usize| {
             let mut values = cases.clone().filter_map(|f| f.values.get(*i)).map(|(_, v)| v);
             let first = values.next();
             values.any(|v| Some(v) != first)
         };
-        let varying: Vec<usize> = (0..axes.len()).filter(varies).collect();
-        if varying.is_empty() || !cases.clone().all(|f| f.name == generated(f)) {
-            return Labels { heads: vec!["case".to_owned()], axes: Vec::new() };
-        }
-        Labels { heads: varying.iter().map(|i| axes[*i].clone()).collect(), axes: varying }
+        (0..axes.len()).filter(varies).collect()
     }
 
     /// A case's values in these columns.

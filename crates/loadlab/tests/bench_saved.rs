@@ -133,8 +133,9 @@ fn two_urls_are_loaded_in_turn_and_judged() {
     let fast = Server::start(slow(Duration::from_millis(10)));
     let slower = Server::start(slow(Duration::from_millis(150)));
     let (a, b) = (fast.url("/"), slower.url("/"));
-    let against =
-        |args: &[&str]| lab.loadlab(&[&["bench", &a, "--vs", &b, "-c", "1", "-n", "8"], args].concat());
+    // The servers are in this process, whose memory and CPU depend on what other tests do.
+    let load = ["-c", "1", "-n", "8", "--no-watch"];
+    let against = |args: &[&str]| lab.loadlab(&[&["bench", &a, "--vs", &b], &load[..], args].concat());
     let ran = against(&["--fail-on-worse", "--plain", "--json", "-o", "kept"]);
     let found = document(&ran);
     assert_eq!((&found["verdict"], ran.code), (&"worse".into(), Some(1)), "{} {}", ran.out, ran.err);
@@ -148,7 +149,7 @@ fn two_urls_are_loaded_in_turn_and_judged() {
     let again = lab.loadlab(&["compare", "kept", "--fail-on-worse"]);
     assert_eq!(again.code, Some(1), "{}", again.err);
     // Better is not a failure.
-    let ran = lab.loadlab(&["bench", &b, "--vs", &a, "-c", "1", "-n", "8", "-q", "--fail-on-worse"]);
+    let ran = lab.loadlab(&[&["bench", &b, "--vs", &a, "-q", "--fail-on-worse"], &load[..]].concat());
     assert!([Some(0), Some(4)].contains(&ran.code), "{}", ran.err);
     let first = ran.out.lines().take(3).collect::<Vec<_>>().join(" ");
     assert!(first.starts_with(&format!("Verdict: {a} is better:")) && first.contains("goodput "), "{first}");

@@ -353,6 +353,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
             up: around(case)?,
             is_open: false,
             verdict: case.verdict,
+            section: None,
         })
     };
     let name = metric.title();

@@ -93,6 +93,8 @@ pub struct Spot {
     pub is_open: bool,
     /// The case's verdict, where the drawing shows it.
     pub verdict: Verdict,
+    /// The section of this page that it is about, if there is one.
+    pub section: Option<String>,
 }
 
 /// A curve with the band it lies in.

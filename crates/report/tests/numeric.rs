@@ -126,6 +126,31 @@ fn further_axes_are_facets() {
 }
 
 #[test]
+fn cases_with_names_of_their_own_are_drawn_by_their_numbers() {
+    let mut record = matrix(&[("limit", &["1%", "10%", "50%"])], 1, &[], |p| Spec {
+        seconds: 3,
+        ..spec("", 4, 50, [40.0, 9.0, 2.0][p[0]])
+    });
+    for (case, name) in record.manifest.cases.iter_mut().zip(["starved", "tight", "ample"]) {
+        case.name = name.to_owned();
+    }
+    for (case, name) in record.cases.iter_mut().zip(["starved", "tight", "ample"]) {
+        case.facts.name = name.to_owned();
+    }
+    let document = compose(&record);
+    let spots = &plane(&document, "p50").groups[0].spots;
+    let shown: Vec<(&str, Option<&str>)> =
+        spots.iter().map(|s| (s.name.as_str(), s.section.as_deref())).collect();
+    let expect = [
+        ("starved (limit=1%)", Some("case-1")),
+        ("tight (limit=10%)", Some("case-2")),
+        ("ample (limit=50%)", Some("case-3")),
+    ];
+    assert_eq!(shown, expect);
+    assert!(html(&document).contains("<a href=\"#case-2\" tabindex=\"-1\" class=\"dot "));
+}
+
+#[test]
 fn words_and_two_numbers_are_no_axis() {
     for values in [&["1", "2"][..], &["small", "medium", "large"], &["1", "10", "unlimited"]] {
         let record = matrix(&[("size", values)], 1, &[], |_| Spec { seconds: 3, ..spec("", 4, 50, 4.0) });

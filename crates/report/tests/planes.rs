@@ -29,6 +29,7 @@ fn by_hand(name: &str) -> Document {
         up: Around { value, low: value * 0.8, high: value * 1.25 },
         is_open: false,
         verdict: Verdict::None,
+        section: None,
     };
     let plane = Plane {
         title: name.to_owned(),

@@ -2,8 +2,10 @@
 //! together again.
 //!
 //! - [`block`]: what an agent counted in a second, as bytes.
+//! - [`clock`]: how far an agent's clock is from the coordinator's.
 //!
 //! `load` divides a load and merges its parts ([`loadlab_load::run::run_part`], [`loadlab_load::run::merge`]); it knows
 //! no network.
 
 pub mod block;
+pub mod clock;

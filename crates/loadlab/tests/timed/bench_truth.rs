@@ -47,7 +47,9 @@ fn quantile(sorted: &[f64], quantile: f64) -> f64 {
 fn check_blame(json: &serde_json::Value, code: i32) {
     if code == 4 {
         assert!(doubts(json).contains(&"late".to_owned()), "{json:#}");
-        assert!(f(json, "late_ms.p99").unwrap() > 1.0, "{json:#}");
+        // Few requests have no p99.
+        let late_ms = f(json, "late_ms.p99").or(f(json, "late_ms.max"));
+        assert!(late_ms > Some(1.0), "{json:#}");
     } else {
         assert_eq!(code, 0, "{json:#}");
     }

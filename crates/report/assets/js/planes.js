@@ -56,6 +56,7 @@
         ArrowUp: () => across(-1),
         Home: () => go(on ? mates(on.dataset.group)[0] : spots[0]),
         End: () => go(on ? last(mates(on.dataset.group)) : last(spots)),
+        Enter: () => on?.click(),
         Escape: () => show(undefined),
       };
       if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;

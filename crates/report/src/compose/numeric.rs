@@ -8,6 +8,7 @@ use loadlab_analysis::metric::{Metric, Unit, Value};
 use loadlab_record::summary::Verdict;
 use loadlab_record::units::{parse_bytes, parse_duration_ns, parse_rate_per_s};
 
+use super::case_id;
 use super::cases::LOGARITHMIC_FROM;
 use crate::colour::Colour;
 use crate::document::Trends;
@@ -28,18 +29,20 @@ const LOGARITHMIC_SPAN: f64 = 4.0;
 
 /// The drawings; none if no axis is numeric. `behind` names where the values are in a table.
 pub(super) fn trends(findings: &Findings<'_>, axes: &[String], behind: &str) -> Option<Trends> {
-    let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
-    let numeric = labels.axes.iter().filter_map(|i| Some((*i, Numbers::of(&values_of(findings, *i))?)));
+    let facts = findings.cases.iter().map(|c| &c.case.facts);
+    let is_named = Labels::of(facts.clone(), axes).axes.is_empty();
+    let varying = Labels::varying(facts, axes);
+    let numeric = varying.iter().filter_map(|i| Some((*i, Numbers::of(&values_of(findings, *i))?)));
     // The one with most values; the first if several have the same number.
     let (x, numbers) = numeric.reduce(|a, b| if b.1.distinct() > a.1.distinct() { b } else { a })?;
-    let mut others: Vec<usize> = labels.axes.iter().copied().filter(|i| *i != x).collect();
+    let mut others: Vec<usize> = varying.iter().copied().filter(|i| *i != x).collect();
     others.sort_by_key(|i| std::cmp::Reverse(values_of(findings, *i).len()));
     let by = others.iter().copied().find(|i| values_of(findings, *i).len() <= MOST_LINES);
     if by.is_none() && !others.is_empty() {
         return None;
     }
-    let facets: Vec<usize> = labels.axes.iter().copied().filter(|i| *i != x && Some(*i) != by).collect();
-    let matrix = Matrix { findings, axes, x, numbers, by, facets, behind };
+    let facets: Vec<usize> = varying.iter().copied().filter(|i| *i != x && Some(*i) != by).collect();
+    let matrix = Matrix { findings, axes, x, numbers, by, facets, is_named, behind };
     matrix.trends()
 }
 
@@ -123,6 +126,8 @@ struct Matrix<'a> {
     /// The axis that has a line for each value.
     by: Option<usize>,
     facets: Vec<usize>,
+    /// The plan names the cases itself.
+    is_named: bool,
     behind: &'a str,
 }
 
@@ -172,8 +177,9 @@ impl Matrix<'_> {
     fn plane(&self, metric: &Metric, facet: &str) -> Option<Plane> {
         let title = metric.title();
         let mut groups: Vec<Group> = Vec::new();
-        for case in self.findings.cases.iter().filter(|c| self.words(c, self.facets.iter()) == facet) {
-            let Some(spot) = self.spot(case, metric) else { continue };
+        let cases = self.findings.cases.iter().enumerate();
+        for (index, case) in cases.filter(|(_, c)| self.words(c, self.facets.iter()) == facet) {
+            let Some(spot) = self.spot(index, case, metric) else { continue };
             let name = if self.by.is_some() { self.words(case, self.by.iter()) } else { title.clone() };
             match groups.iter_mut().find(|g| g.name == name) {
                 Some(group) => group.spots.push(spot),
@@ -216,7 +222,7 @@ impl Matrix<'_> {
         })
     }
 
-    fn spot(&self, case: &CaseFindings<'_>, metric: &Metric) -> Option<Spot> {
+    fn spot(&self, index: usize, case: &CaseFindings<'_>, metric: &Metric) -> Option<Spot> {
         let text = &case.case.facts.values.get(self.x)?.1;
         let (up, is_open) = height(&case.spread(metric))?;
         let verdict = match case.verdict {
@@ -224,13 +230,18 @@ impl Matrix<'_> {
             other => format!(", {}", verdict_word(other)),
         };
         let axes = std::iter::once(&self.x).chain(&self.by).chain(&self.facets);
+        let name = match self.is_named {
+            true => format!("{} ({})", case.case.facts.name, self.words(case, axes)),
+            false => self.words(case, axes),
+        };
         Some(Spot {
-            name: format!("{}{verdict}", self.words(case, axes)),
+            name: format!("{name}{verdict}"),
             label: None,
             across: Around::exact(self.numbers.value(text)?),
             up,
             is_open,
             verdict: case.verdict,
+            section: Some(case_id(index)),
         })
     }
 }

@@ -60,6 +60,7 @@ fn throughput(curve: &Scalability) -> Plane {
             up: Around::over(&level.goodput)?,
             is_open: false,
             verdict: Verdict::None,
+            section: None,
         })
     };
     let spots: Vec<Spot> = curve.levels.iter().filter_map(spot).collect();
@@ -132,6 +133,7 @@ fn latency(curve: &Scalability) -> Option<Plane> {
                 up: Around::over(read(level)).filter(|a| a.low > 0.0)?,
                 is_open: false,
                 verdict: Verdict::None,
+                section: None,
             })
         };
         let spots: Vec<Spot> = curve.levels.iter().filter_map(spot).collect();

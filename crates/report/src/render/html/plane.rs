@@ -209,9 +209,14 @@ fn spot(out: &mut String, plane: &Plane, group: &Group, spot: &Spot, frame: &Fra
         Verdict::Fail | Verdict::Invalid => " failed",
         Verdict::Pass | Verdict::Undecided | Verdict::None => "",
     };
+    // Keys move between points, and a tab stop for each would be in the way.
+    let (tag, link) = match &spot.section {
+        Some(section) => ("a", format!(" href=\"#{}\" tabindex=\"-1\"", escape(section))),
+        None => ("i", String::new()),
+    };
     let _ = write!(
         out,
-        "<i class=\"dot {} {}{open}{ring}\" data-group=\"{place}\" title=\"{described}\" style=\"left:{:.2}%;top:{:.2}%\"></i>",
+        "<{tag}{link} class=\"dot {} {}{open}{ring}\" data-group=\"{place}\" title=\"{described}\" style=\"left:{:.2}%;top:{:.2}%\"></{tag}>",
         shape(place),
         group.colour.name(),
         frame.left(spot.across.value),
