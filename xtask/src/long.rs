@@ -17,7 +17,7 @@ use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 use crate::test_programs::run_all;
-use crate::{book, dist};
+use crate::{big_report, book, dist};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
@@ -51,12 +51,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 7] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 8] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
         ("source build", &source_build),
         ("book", &book),
+        ("report", &big_report::long),
         ("planted", &planted::long),
         ("rounds", &rounds),
     ];

@@ -6,6 +6,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
 
+mod big_report;
 mod blocks;
 mod book;
 // The report's tests use the same driver.

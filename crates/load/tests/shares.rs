@@ -9,8 +9,8 @@ use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::script::{Deal, Journey};
 use loadlab_load::measure::batch::{Batch, Sizes};
 use loadlab_load::random::Random;
-use loadlab_load::run::{Origin, Part, PartReport, Second, merge, simulate, simulate_part};
-use loadlab_load::spec::Elsewhere;
+use loadlab_load::run::{Origin, Part, PartReport, Second, due_between, merge, simulate, simulate_part};
+use loadlab_load::spec::{Elsewhere, Joins};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::escape::Escape;
 use loadlab_record::load::Counts;
@@ -222,6 +222,31 @@ proptest! {
                 prop_assert_eq!(&one.window, &other.window);
                 prop_assert_eq!(&one.before, &other.before);
                 prop_assert_eq!(&one.by_tag, &other.by_tag);
+            }
+        }
+    }
+
+    /// A process that takes the place of another sends exactly what the other would have sent from then on, and what
+    /// neither sent is known.
+    #[test]
+    fn one_that_joins_later_sends_the_rest(
+        users in 1u64..40, rate in 1.0f64..400.0, seed: u64, at_ns in 0u64..S,
+        threads in prop::collection::vec(1usize..4, 1..6), late in 0usize..6
+    ) {
+        let late = late % threads.len();
+        let fixed = |name: &str| name.contains("rate") || name.contains("random") || name == "paced users";
+        for (name, spec) in loads(users, rate, seed).into_iter().filter(|(name, _)| fixed(name)) {
+            let before: usize = threads[..late].iter().sum();
+            let after = threads[late + 1..].iter().sum::<usize>();
+            let elsewhere = Elsewhere { before: before as u64, after: after as u64 };
+            let part = LoadSpec { threads: threads[late], elsewhere, ..spec.clone() };
+            let (whole, _) = sent(&part);
+            let (rest, counts) = sent(&LoadSpec { joins: Joins { at_ns, begun: 0 }, ..part.clone() });
+            let (earlier, later): (Vec<_>, Vec<_>) = whole.into_iter().partition(|(at, _)| *at < at_ns);
+            prop_assert_eq!(&later, &rest, "{} from {}", name, at_ns);
+            prop_assert_eq!(counts.due, rest.len() as u64);
+            if let Some(missing) = due_between(&part, 0..at_ns) {
+                prop_assert_eq!(missing, earlier.len() as u64, "{} from {}", name, at_ns);
             }
         }
     }

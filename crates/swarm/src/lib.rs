@@ -2,6 +2,7 @@
 //! together again.
 //!
 //! - [`block`]: what an agent counted in a second, as bytes.
+//! - [`reduce`]: the reports of all agents in order, each once; and what a lost agent leaves open.
 //! - [`clock`]: how far an agent's clock is from the coordinator's.
 //!
 //! `load` divides a load and merges its parts ([`loadlab_load::run::run_part`], [`loadlab_load::run::merge`]); it knows
@@ -9,3 +10,4 @@
 
 pub mod block;
 pub mod clock;
+pub mod reduce;

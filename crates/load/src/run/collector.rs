@@ -63,6 +63,12 @@ impl<'s> Collector<'s> {
         self.start.at_ns().saturating_sub(self.origin.zero_ns) as f64 / 1e9
     }
 
+    /// A worker reports nothing more.
+    pub fn worker_ended(&mut self, worker: usize, observer: &mut dyn FnMut(LoadEvent<'_>)) {
+        self.workers[worker].0 = u64::MAX;
+        self.report_complete(observer);
+    }
+
     /// Every worker has ended.
     pub fn end(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         for worker in &mut self.workers {

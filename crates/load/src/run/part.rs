@@ -105,7 +105,10 @@ pub fn merge(
                 batch.worker = part;
                 collector.add(&mut batch, observer);
             }
-            Part::Ended(end) => drop(ends.insert(part, *end)),
+            Part::Ended(end) => {
+                collector.worker_ended(part, observer);
+                ends.insert(part, *end);
+            }
         }
     }
     collector.end(observer);

@@ -67,6 +67,14 @@ impl Schedule {
         self.rewind()
     }
 
+    /// Only what falls due at `from_ns` or later.
+    pub fn not_before(mut self, from_ns: u64) -> Self {
+        while self.peeked.is_some_and(|due| due < from_ns) {
+            self.take();
+        }
+        self
+    }
+
     fn rewind(mut self) -> Self {
         self.peeked = self.compute();
         self

@@ -68,6 +68,8 @@ pub struct LoadSpec {
     pub threads: usize,
     /// Load threads elsewhere that send the rest of this load.
     pub elsewhere: Elsewhere,
+    /// This process takes part from then on: what fell due before is not sent here, nor counted.
+    pub joins: Joins,
     /// Cores to bind them to, in turn; empty leaves them free.
     pub cpus: Vec<usize>,
     /// The backend.
@@ -86,6 +88,15 @@ pub struct Elsewhere {
     pub before: u64,
     /// Those of processes after it.
     pub after: u64,
+}
+
+/// When a process takes its part of a load that others began, in place of one that was lost or too late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joins {
+    /// On the load's clock.
+    pub at_ns: u64,
+    /// Requests of its part that were begun or dropped before; matters where their number ends the load.
+    pub begun: u64,
 }
 
 /// Who decides when a request falls due.
@@ -220,6 +231,7 @@ impl LoadSpec {
             sources: Vec::new(),
             threads: 1,
             elsewhere: Elsewhere::default(),
+            joins: Joins::default(),
             cpus: Vec::new(),
             io: IoChoice::Auto,
             seed: 1,

@@ -380,7 +380,14 @@ impl<'r> Worker<'r> {
         if user as usize >= self.slots.exchanges.len() || self.stopped.is_some() {
             return None;
         }
-        self.active_from(user, 0).filter(|due| *due < self.end_ns)
+        let (first, joins_ns) = (self.active_from(user, 0)?, self.spec.joins.at_ns);
+        let due = match self.spec.pace_ns {
+            _ if first >= joins_ns => Some(first),
+            // Its requests fall due when they would have if it had been here from the start.
+            Some(pace_ns) => self.active_from(user, first + (joins_ns - first).div_ceil(pace_ns) * pace_ns),
+            None => self.active_from(user, joins_ns),
+        };
+        due.filter(|due| *due < self.end_ns)
     }
 
     /// When a user is next active, from a time on. It rests while fewer users than its number are wanted.

@@ -35,6 +35,7 @@ use crate::schedule::share::Share;
 use crate::spec::LoadSpec;
 use crate::worker::batching::patience;
 use crate::worker::pacer::Pacer;
+pub use crate::worker::pacer::due_between;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Connections;
 use crate::worker::state::slots::{Exchange, Slots, Unwritten};
@@ -321,7 +322,7 @@ impl<'r> Worker<'r> {
         }
         let end_ns = self.stopped.map_or(now, |end| end.at_ns);
         let requests = (0..users.awake).filter_map(|user| {
-            let from_ns = self.active_from(user, 0).unwrap_or(end_ns);
+            let from_ns = self.active_from(user, self.spec.joins.at_ns).unwrap_or(end_ns);
             let active_ns = end_ns.saturating_sub(from_ns);
             let begun = u128::from(self.slots.exchanges[user as usize].begun);
             // A user that began in the second half says little about the whole.

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
 
-use loadlab_record::schedule::{Until, WhenBehind};
+use loadlab_record::schedule::{Arrivals, Until, WhenBehind};
 
 use crate::schedule::Schedule;
 use crate::schedule::level::Level;
@@ -70,9 +71,9 @@ impl Pacer {
                 let count = share.of(*users).min(u64::from(u32::MAX)) as u32;
                 // In the shared order the shares lie end to end: a number of requests reaches each URL equally, and
                 // without one each worker cycles on its own, from its own starting point.
-                let (budget, number) = match spec.until {
-                    Until::Requests(n) => (share.of(n), share.before(n)),
-                    _ => (u64::MAX, share.before(spec.requests.len() as u64)),
+                let number = match spec.until {
+                    Until::Requests(n) => share.before(n),
+                    _ => share.before(spec.requests.len() as u64),
                 };
                 let each = match spec.until {
                     // Rounds of a journey differ in length: its order counts them.
@@ -81,19 +82,19 @@ impl Pacer {
                     }
                     _ => u64::MAX,
                 };
+                let budget = match spec.until {
+                    Until::Requests(n) => share.of(n),
+                    _ if spec.joins.begun > 0 => each.saturating_mul(u64::from(count)),
+                    _ => u64::MAX,
+                };
+                let budget = budget.saturating_sub(begun_before(spec, share));
                 let later = BinaryHeap::new();
                 let level = spec.level(*users as f64);
                 Pacer::Closed(Users { count, awake: 0, budget, each, number, level, later, leaving: None })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
-                let (end_ns, number) = match spec.until {
-                    Until::Elapsed(ns) => (ns, u64::MAX),
-                    Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
-                };
-                let number = if share.slot < share.slots { number } else { 0 };
-                let schedule = Schedule::new(spec.level(*rate_per_s), *arrivals, spec.seed)
-                    .until(end_ns, number)
-                    .share(share.slot, share.slots);
+                let schedule =
+                    schedule_of(spec, (*rate_per_s, *arrivals), share).not_before(spec.joins.at_ns);
                 let held = spec.held.as_ref().map_or(u64::MAX, |h| share.of(h.connections));
                 Pacer::Open(Open {
                     starting: schedule.clone(),
@@ -107,6 +108,45 @@ impl Pacer {
             }
         }
     }
+}
+
+/// A slot's share of a schedule.
+fn schedule_of(spec: &LoadSpec, (rate_per_s, arrivals): (f64, Arrivals), share: Share) -> Schedule {
+    let (end_ns, number) = match spec.until {
+        Until::Elapsed(ns) => (ns, u64::MAX),
+        Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
+    };
+    let number = if share.slot < share.slots { number } else { 0 };
+    let schedule = Schedule::new(spec.level(rate_per_s), arrivals, spec.seed);
+    schedule.until(end_ns, number).share(share.slot, share.slots)
+}
+
+/// How many requests fall due in this process's part of a load, from one time on its clock to before another; `None`
+/// where that depends on how fast they are answered.
+pub fn due_between(spec: &LoadSpec, ns: Range<u64>) -> Option<u64> {
+    let Model::Open { rate_per_s, arrivals, .. } = spec.model else { return None };
+    if spec.journey.as_ref().is_some_and(|journey| journey.sessions) {
+        return None;
+    }
+    let before = spec.elsewhere.before;
+    let slots = spec.busy_threads();
+    let of = |slot| {
+        let mut schedule =
+            schedule_of(spec, (rate_per_s, arrivals), Share { slot, slots }).not_before(ns.start);
+        let mut due = 0;
+        while schedule.peek().is_some_and(|at| at < ns.end) {
+            schedule.take();
+            due += 1;
+        }
+        due
+    };
+    Some((before..before + spec.threads as u64).map(of).sum())
+}
+
+/// How many of this slot's requests were begun before its process joined: nobody knows by which of its threads.
+fn begun_before(spec: &LoadSpec, share: Share) -> u64 {
+    let local = Share { slot: share.slot - spec.elsewhere.before, slots: spec.threads as u64 };
+    local.of(spec.joins.begun)
 }
 
 /// Requests that wait, first in, first out: how many, and when they were noticed. Memory is bounded however many wait:

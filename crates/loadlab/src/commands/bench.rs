@@ -7,7 +7,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::resident;
 use loadlab_load::spec::request::RequestParts;
-use loadlab_load::spec::{Elsewhere, Held, Http2, RequestOrder};
+use loadlab_load::spec::{Elsewhere, Held, Http2, Joins, RequestOrder};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
@@ -204,6 +204,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             sources,
             threads,
             elsewhere: Elsewhere::default(),
+            joins: Joins::default(),
             cpus,
             io: io_of(args.io),
             seed: args.seed,

@@ -227,6 +227,7 @@ pub fn load_spec(
         pool: None,
         threads: load.threads.map_or(threads, |t| t as usize).max(1),
         elsewhere: spec::Elsewhere::default(),
+        joins: spec::Joins::default(),
         cpus: Vec::new(),
         io: IoChoice::Auto,
         seed: load.seed,

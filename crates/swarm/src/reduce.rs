@@ -1,0 +1,167 @@
+//! Puts the reports of all agents in order: each slot's in the order in which they were counted, each once, whatever
+//! order they arrive in and however often; and says what is missing where an agent was lost.
+//!
+//! A slot is a part of the load. One agent has it at a time; if that agent is lost another may take its place, with the
+//! next *epoch*. Reports of an epoch count only up to the one after which it was given up: a lost agent that comes back
+//! must not be counted beside its replacement.
+
+use std::collections::BTreeMap;
+
+use loadlab_load::measure::batch::{Batch, Gaps, Sizes};
+use loadlab_load::run::{Part, PartEnd, PartReport};
+
+/// Which report it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReportId {
+    /// The part of the load.
+    pub slot: usize,
+    /// How many agents had the slot before.
+    pub epoch: u32,
+    /// The number of the report within the epoch, from 0.
+    pub number: u64,
+}
+
+/// A slot whose agent is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The part of the load.
+    pub slot: usize,
+    /// The epoch that ended.
+    pub epoch: u32,
+    /// Up to when it had reported, on the load's clock. What it sent after that is unknown.
+    pub until_ns: u64,
+    /// Requests under way then: how they ended is unknown, so they count as in flight.
+    pub in_flight: u64,
+}
+
+/// The reports of all slots.
+#[derive(Debug)]
+pub struct Reducer {
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    epoch: u32,
+    /// The number of the next report of this epoch.
+    next: u64,
+    /// Reports that came before an earlier one.
+    early: BTreeMap<(u32, u64), Part>,
+    /// Its last report: up to when, what was in flight then, and what was known so far.
+    until_ns: u64,
+    in_flight: u64,
+    window_to_ns: u64,
+    gaps: Gaps,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Reporting,
+    /// Its agent is lost, and no other has taken its place.
+    Vacant,
+    Ended,
+}
+
+impl Reducer {
+    /// Of this many slots, none of which has reported.
+    pub fn new(slots: usize) -> Self {
+        Reducer { slots: (0..slots).map(|_| Slot::default()).collect() }
+    }
+
+    /// Takes a report, and returns those that are now next in order: none if an earlier one is missing, if this one came
+    /// before, or if its epoch was given up.
+    pub fn take(&mut self, id: ReportId, part: Part) -> Vec<PartReport> {
+        let Some(slot) = self.slots.get_mut(id.slot) else { return Vec::new() };
+        let is_old = (id.epoch, id.number) < (slot.epoch, slot.next);
+        if is_old || slot.state == State::Ended || (slot.state == State::Vacant && id.epoch <= slot.epoch) {
+            return Vec::new();
+        }
+        slot.early.insert((id.epoch, id.number), part);
+        slot.advance(id.slot)
+    }
+
+    /// The number of the next report that a slot's agent is expected to send: earlier ones are taken, and need not be
+    /// kept anywhere else.
+    pub fn committed(&self, slot: usize) -> Option<ReportId> {
+        let of = self.slots.get(slot)?;
+        Some(ReportId { slot, epoch: of.epoch, number: of.next })
+    }
+
+    /// A slot's agent is gone: what it reported so far counts, later reports of its epoch do not. `None` if the slot has
+    /// ended, or has no agent.
+    pub fn lose(&mut self, slot: usize) -> Option<Lost> {
+        let of = self.slots.get_mut(slot).filter(|of| of.state == State::Reporting)?;
+        let lost = Lost { slot, epoch: of.epoch, until_ns: of.until_ns, in_flight: of.in_flight };
+        of.state = State::Vacant;
+        of.early.retain(|(epoch, _), _| *epoch > lost.epoch);
+        Some(lost)
+    }
+
+    /// Another agent takes a vacant slot; returns its epoch, and reports that came before this was known.
+    pub fn replace(&mut self, slot: usize) -> Option<(u32, Vec<PartReport>)> {
+        let of = self.slots.get_mut(slot).filter(|of| of.state == State::Vacant)?;
+        (of.epoch, of.next, of.state) = (of.epoch + 1, 0, State::Reporting);
+        let mut reports: Vec<PartReport> = of.cut_off(slot).into_iter().collect();
+        reports.extend(of.advance(slot));
+        Some((of.epoch, reports))
+    }
+
+    /// Nothing more is awaited: ends the slots that have not ended.
+    pub fn finish(&mut self) -> Vec<PartReport> {
+        let mut reports = Vec::new();
+        for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.state != State::Ended)
+        {
+            reports.extend(slot.cut_off(number));
+            reports.extend(slot.end(number, PartEnd::default()));
+        }
+        reports
+    }
+
+    /// Whether every slot has ended.
+    pub fn is_over(&self) -> bool {
+        self.slots.iter().all(|slot| slot.state == State::Ended)
+    }
+}
+
+impl Slot {
+    /// Takes what is next in order.
+    fn advance(&mut self, number: usize) -> Vec<PartReport> {
+        let mut reports = Vec::new();
+        while self.state == State::Reporting
+            && let Some(part) = self.early.remove(&(self.epoch, self.next))
+        {
+            self.next += 1;
+            match part {
+                Part::Counted(batch) => {
+                    (self.until_ns, self.in_flight) = (batch.until_ns, batch.in_flight);
+                    (self.window_to_ns, self.gaps) = (batch.window_to_ns, batch.gaps);
+                    reports.push(PartReport { part: number, what: Part::Counted(batch) });
+                }
+                Part::Ended(end) => reports.extend(self.end(number, *end)),
+            }
+        }
+        reports
+    }
+
+    /// What was under way when an agent was lost stays in flight for ever.
+    fn cut_off(&mut self, number: usize) -> Option<PartReport> {
+        let in_flight = std::mem::take(&mut self.in_flight);
+        if in_flight == 0 {
+            return None;
+        }
+        let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
+        (batch.from_ns, batch.until_ns, batch.is_long) = (self.until_ns, self.until_ns, true);
+        (batch.window_to_ns, batch.gaps) = (self.window_to_ns, self.gaps);
+        batch.counts.in_flight = in_flight;
+        Some(PartReport { part: number, what: Part::Counted(Box::new(batch)) })
+    }
+
+    /// The slot has ended.
+    fn end(&mut self, number: usize, end: PartEnd) -> Option<PartReport> {
+        self.state = State::Ended;
+        self.early.clear();
+        Some(PartReport { part: number, what: Part::Ended(Box::new(end)) })
+    }
+}

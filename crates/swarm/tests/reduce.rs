@@ -1,0 +1,129 @@
+//! Reports in any order, more than once, or not at all.
+
+use std::collections::BTreeMap;
+
+use loadlab_load::random::Random;
+use loadlab_load::run::{Part, PartReport, merge};
+use loadlab_swarm::block::{pack, unpack};
+use loadlab_swarm::reduce::{Reducer, ReportId};
+use proptest::prelude::*;
+
+use crate::support::{ORIGIN, reports, spec};
+
+/// Every report with its number, as bytes: they can be taken more than once.
+fn numbered(reports: Vec<PartReport>) -> Vec<(ReportId, Vec<u8>)> {
+    let mut next: BTreeMap<usize, u64> = BTreeMap::new();
+    let numbered = reports.into_iter().map(|report| {
+        let number = next.entry(report.part).or_default();
+        *number += 1;
+        (ReportId { slot: report.part, epoch: 0, number: *number - 1 }, pack(&report.what))
+    });
+    numbered.collect()
+}
+
+fn shuffled<T>(mut items: Vec<T>, random: &mut Random) -> Vec<T> {
+    for i in (1..items.len()).rev() {
+        items.swap(i, random.next_u64() as usize % (i + 1));
+    }
+    items
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn order_and_repetition_do_not_matter(
+        rate in 1.0f64..300.0, parts in 1u64..6, is_closed: bool, seed: u64, repeated in 0usize..20
+    ) {
+        let spec = spec(rate, is_closed, false);
+        let slots = parts as usize;
+        let direct = merge(&spec, ORIGIN, slots, &mut reports(&spec, parts).into_iter(), &mut |_| {});
+        let mut random = Random::new(seed);
+        let mut arriving = numbered(reports(&spec, parts));
+        for _ in 0..repeated {
+            let again = arriving[random.next_u64() as usize % arriving.len()].clone();
+            arriving.push(again);
+        }
+        let (mut reducer, mut ordered) = (Reducer::new(slots), Vec::new());
+        for (id, bytes) in shuffled(arriving, &mut random) {
+            ordered.extend(reducer.take(id, unpack(&bytes).unwrap()));
+        }
+        prop_assert!(reducer.is_over() && reducer.finish().is_empty());
+        let merged = merge(&spec, ORIGIN, slots, &mut ordered.into_iter(), &mut |_| {});
+        prop_assert_eq!(&direct.measured, &merged.measured);
+        prop_assert_eq!(&direct.slowest, &merged.slowest);
+    }
+
+    /// An agent is lost after some of its reports. What it sent until then counts, what was under way stays in flight,
+    /// the accounts add up, and what it sends when it comes back is not counted.
+    #[test]
+    fn what_a_lost_agent_leaves_open_is_in_flight(
+        rate in 20.0f64..300.0, parts in 1u64..6, is_closed: bool, lost in 0usize..6, kept in 0u64..4
+    ) {
+        let spec = spec(rate, is_closed, false);
+        let (slots, lost) = (parts as usize, lost % parts as usize);
+        let (mut reducer, mut ordered, mut late) = (Reducer::new(slots), Vec::new(), Vec::new());
+        let (mut until_ns, mut in_flight) = (0, 0);
+        for (id, bytes) in numbered(reports(&spec, parts)) {
+            let part = unpack(&bytes).unwrap();
+            if id.slot != lost || id.number < kept {
+                if let (Part::Counted(batch), true) = (&part, id.slot == lost) {
+                    (until_ns, in_flight) = (batch.until_ns, batch.in_flight);
+                }
+                ordered.extend(reducer.take(id, part));
+            } else {
+                late.push((id, part));
+            }
+        }
+        prop_assume!(!late.is_empty());
+        let what = reducer.lose(lost).expect("it has not ended");
+        prop_assert_eq!((what.until_ns, what.in_flight, what.epoch), (until_ns, in_flight, 0));
+        prop_assert_eq!(reducer.lose(lost), None);
+        for (id, part) in late {
+            prop_assert!(reducer.take(id, part).is_empty());
+        }
+        prop_assert!(!reducer.is_over());
+        ordered.extend(reducer.finish());
+        prop_assert!(reducer.is_over());
+        let merged = merge(&spec, ORIGIN, slots, &mut ordered.into_iter(), &mut |_| {});
+        merged.measured.counts.balance().unwrap();
+        prop_assert!(merged.measured.counts.in_flight >= in_flight);
+    }
+
+    /// A replacement's reports count from its epoch on, even those that came before it was known; the lost agent's no
+    /// longer do.
+    #[test]
+    fn a_replacement_is_not_counted_beside_the_lost_agent(rate in 20.0f64..300.0, kept in 0u64..3) {
+        let spec = spec(rate, false, false);
+        let (mut reducer, mut ordered) = (Reducer::new(1), Vec::new());
+        let all = numbered(reports(&spec, 1));
+        let (first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(id, _)| id.number < kept);
+        for (id, bytes) in &first {
+            ordered.extend(reducer.take(*id, unpack(bytes).unwrap()));
+        }
+        // What the lost agent would have reported, its replacement does.
+        let epoch_1 = |id: &ReportId| ReportId { epoch: 1, number: id.number - kept, ..*id };
+        let (early, later) = rest.split_at(rest.len() / 2);
+        for (id, bytes) in early {
+            prop_assert!(reducer.take(epoch_1(id), unpack(bytes).unwrap()).is_empty());
+        }
+        prop_assert_eq!(reducer.replace(0).map(|(epoch, _)| epoch), None);
+        let lost = reducer.lose(0).expect("it has not ended");
+        for (id, bytes) in &rest {
+            prop_assert!(reducer.take(*id, unpack(bytes).unwrap()).is_empty());
+        }
+        let (epoch, came) = reducer.replace(0).expect("it is vacant");
+        prop_assert_eq!(epoch, 1);
+        ordered.extend(came);
+        for (id, bytes) in later {
+            ordered.extend(reducer.take(epoch_1(id), unpack(bytes).unwrap()));
+        }
+        prop_assert!(reducer.is_over());
+        let direct = merge(&spec, ORIGIN, 1, &mut reports(&spec, 1).into_iter(), &mut |_| {});
+        let merged = merge(&spec, ORIGIN, 1, &mut ordered.into_iter(), &mut |_| {});
+        // The same load, and besides what is said to be in flight for ever.
+        prop_assert_eq!(merged.measured.counts.in_flight, direct.measured.counts.in_flight + lost.in_flight);
+        prop_assert_eq!(merged.measured.counts.ok, direct.measured.counts.ok);
+        prop_assert_eq!(merged.measured.series, direct.measured.series);
+    }
+}

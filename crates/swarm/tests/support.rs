@@ -1,0 +1,72 @@
+//! A small load by simulated agents, against a server that answers, refuses or is silent.
+
+use loadlab_load::io::ConnId;
+use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::measure::batch::{Batch, Sizes};
+use loadlab_load::run::{Origin, Part, PartReport, simulate_part};
+use loadlab_load::spec::Elsewhere;
+use loadlab_load::spec::request::RequestParts;
+use loadlab_load::{Arrivals, Control, LoadSpec, Model, Until, WhenBehind};
+
+const MS: u64 = 1_000_000;
+
+/// Answers after a time that depends on when it was asked; some are refused, some never answered.
+pub struct Varying;
+
+impl Server for Varying {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns + MS)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        let turn = at_ns / MS;
+        if turn.is_multiple_of(31) {
+            return vec![];
+        }
+        let status = if turn.is_multiple_of(20) { "503 Busy" } else { "200 OK" };
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok").into_bytes();
+        vec![(at_ns + (1 + turn * 7 % 40) * MS, Reply::Bytes(answer))]
+    }
+}
+
+pub fn spec(rate_per_s: f64, is_closed: bool, has_warmup: bool) -> LoadSpec {
+    let open = Model::Open {
+        rate_per_s,
+        arrivals: Arrivals::Poisson,
+        when_behind: WhenBehind::Queue,
+        max_in_flight: 50,
+    };
+    let model = if is_closed { Model::Closed { users: rate_per_s as u64 / 10 + 1 } } else { open };
+    let parts = RequestParts {
+        method: "GET".into(),
+        host: "sim".into(),
+        path: "/".into(),
+        ..RequestParts::default()
+    };
+    let request = RequestParts { keep_alive: true, ..parts }.build().unwrap();
+    let address = "127.0.0.1:80".parse().unwrap();
+    let mut spec = LoadSpec::new(model, Until::Elapsed(3_000 * MS), vec![request], address);
+    (spec.timeout_ns, spec.grace_ns) = (700 * MS, 100 * MS);
+    spec.warmup_ns = if has_warmup { 500 * MS } else { 0 };
+    spec.tags = vec!["all".into()];
+    spec.requests[0].tags = vec![0];
+    spec
+}
+
+/// The reports of all parts, one part after the other.
+pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
+    let mut reports = Vec::new();
+    for part in 0..parts {
+        let own = LoadSpec { elsewhere: Elsewhere { before: part, after: parts - 1 - part }, ..spec.clone() };
+        let part = part as usize;
+        let end = simulate_part(&own, &Control::default(), &mut Sim::new(Varying), &mut |batch| {
+            let mut taken = Batch::new(Sizes { worker: 0, tags: 1, numbers: 0, warmup: spec.warmup_ns > 0 });
+            std::mem::swap(&mut taken, batch);
+            reports.push(PartReport { part, what: Part::Counted(Box::new(taken)) });
+        });
+        reports.push(PartReport { part, what: Part::Ended(Box::new(end.unwrap())) });
+    }
+    reports
+}
+
+pub const ORIGIN: Origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };
