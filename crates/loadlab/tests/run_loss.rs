@@ -24,6 +24,8 @@ fn a_trial_that_is_made_again_has_ids_of_its_own() {
     let out = lab.run_name();
     let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());
     assert!(ran.err.contains("measuring 1 users again"), "{}", ran.err);
+    // Whether it holds, cannot be decided or is in doubt depends on how fast this machine is.
+    assert!([Some(0), Some(4), Some(6)].contains(&ran.code), "{:?}: {}", ran.code, ran.err);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
     let record = lab.record();
     let trials: Vec<u32> = (1..).take_while(|trial| record.trial("users-1", *trial).exists()).collect();

@@ -474,7 +474,7 @@ fn points_in_a_plane_are_gone_through_by_key_and_by_mouse() {
         &format!("{at}.startsWith('4 users: goodput ')"),
     );
     let named = "[...document.querySelectorAll('.plane .field')].every((f) => f.tabIndex === 0 && f.getAttribute('role') === \
-                 'application' && f.getAttribute('aria-label').includes('the table below'))";
+                 'application' && /the table (below|above)/.test(f.getAttribute('aria-label')))";
     assert_eq!(browser.value(named), json!(true));
     pictures(&mut browser, "scaling", "#scalability");
     browser.is_silent();

@@ -268,6 +268,7 @@ pub struct CleanArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Text,
+    #[value(alias = "markdown")]
     Md,
     Html,
     Json,
@@ -331,6 +332,7 @@ pub struct ListArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TrendFormat {
     Text,
+    #[value(alias = "markdown")]
     Md,
     Html,
 }
@@ -373,6 +375,7 @@ pub struct ShowArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareFormat {
     Text,
+    #[value(alias = "markdown")]
     Md,
     Html,
     Json,

@@ -1,0 +1,261 @@
+//! Reports on disk until the coordinator has them for good: what an agent sent may be lost on its way, and only the
+//! agent can send it again. Each report is written and synced before it is sent.
+//!
+//! Reports are in files of a limited number each, which are removed once none of them is needed. A file that was cut in
+//! the middle of a report, by a full disk or a crash, is read up to there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Crc;
+
+/// Reports in one file: about a minute.
+const PER_FILE: u64 = 64;
+/// Before each report: its length, its checksum, and its number.
+const HEAD_BYTES: usize = 16;
+/// Longer than any report; a length beyond it is damage.
+const MOST_BYTES: usize = 256 << 20;
+
+/// The reports of one agent in one slot.
+#[derive(Debug)]
+pub struct Spool {
+    dir: PathBuf,
+    /// The file that is written to, and the number it begins with.
+    open: Option<(u64, File)>,
+    /// The number of the next report.
+    next: u64,
+}
+
+impl Spool {
+    /// Opens a folder, made if it does not exist, and continues after the last whole report in it.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(dir: &Path) -> io::Result<Spool> {
+        fs::create_dir_all(dir)?;
+        let mut spool = Spool { dir: dir.to_owned(), open: None, next: 0 };
+        let firsts = spool.files()?;
+        spool.next = firsts.first().copied().unwrap_or(0);
+        for first in firsts {
+            let bytes = fs::read(spool.path(first))?;
+            let (whole, count) = whole_reports(&bytes, first);
+            // Nothing can follow what was lost.
+            if first != spool.next {
+                fs::remove_file(spool.path(first))?;
+                continue;
+            }
+            if whole < bytes.len() {
+                OpenOptions::new().write(true).open(spool.path(first))?.set_len(whole as u64)?;
+            }
+            spool.next = first + count;
+        }
+        Ok(spool)
+    }
+
+    /// The number of the next report.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Writes a report, which is on disk when this returns; returns its number.
+    ///
+    /// # Errors
+    /// The file system's. The report is not kept then, and the next one gets its number.
+    pub fn append(&mut self, report: &[u8]) -> io::Result<u64> {
+        let number = self.next;
+        let first = number - number % PER_FILE;
+        let is_new = self.open.as_ref().is_none_or(|(of, _)| *of != first);
+        if is_new {
+            let file = OpenOptions::new().create(true).append(true).open(self.path(first))?;
+            self.open = Some((first, file));
+        }
+        let Some((_, file)) = &mut self.open else { return Err(io::ErrorKind::NotFound.into()) };
+        let length_before = file.metadata()?.len();
+        let written = file.write_all(&framed(number, report)).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            // A part of it must not stand before the next one.
+            let _ = file.set_len(length_before);
+            return Err(error);
+        }
+        if is_new {
+            // A file's name is in its folder.
+            File::open(&self.dir)?.sync_all()?;
+        }
+        self.next += 1;
+        Ok(number)
+    }
+
+    /// The reports from a number on that are still here, in order.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn read_from(&self, number: u64) -> io::Result<Vec<(u64, Vec<u8>)>> {
+        let mut reports = Vec::new();
+        for first in self.files()? {
+            if first + PER_FILE <= number {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            File::open(self.path(first))?.read_to_end(&mut bytes)?;
+            let mut rest = bytes.as_slice();
+            let mut expected = first;
+            while let Some((of, report)) = take(&mut rest).filter(|(of, _)| *of == expected) {
+                expected += 1;
+                if of >= number {
+                    reports.push((of, report.to_vec()));
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Reports before this one are not needed: files with no others are removed.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn forget_before(&mut self, number: u64) -> io::Result<()> {
+        let firsts = self.files()?;
+        for pair in firsts.windows(2) {
+            let [first, after] = pair else { continue };
+            if *after <= number {
+                fs::remove_file(self.path(*first))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers that files begin with, ascending.
+    fn files(&self) -> io::Result<Vec<u64>> {
+        let mut firsts = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let name = entry?.file_name();
+            let first = name.to_str().and_then(|name| name.strip_suffix(".reports")?.parse::<u64>().ok());
+            firsts.extend(first);
+        }
+        firsts.sort_unstable();
+        Ok(firsts)
+    }
+
+    fn path(&self, first: u64) -> PathBuf {
+        self.dir.join(format!("{first:010}.reports"))
+    }
+}
+
+/// A report as it is in a file.
+fn framed(number: u64, report: &[u8]) -> Vec<u8> {
+    let mut framed = Vec::with_capacity(HEAD_BYTES + report.len());
+    framed.extend_from_slice(&(report.len() as u32).to_le_bytes());
+    framed.extend_from_slice(&checksum(number, report).to_le_bytes());
+    framed.extend_from_slice(&number.to_le_bytes());
+    framed.extend_from_slice(report);
+    framed
+}
+
+fn checksum(number: u64, report: &[u8]) -> u32 {
+    let mut sum = Crc::new();
+    sum.update(&(report.len() as u64).to_le_bytes());
+    sum.update(&number.to_le_bytes());
+    sum.update(report);
+    sum.sum()
+}
+
+/// The first report of these bytes with its number; `None` if it is cut or damaged.
+fn take<'b>(bytes: &mut &'b [u8]) -> Option<(u64, &'b [u8])> {
+    let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+    let [length, sum] =
+        [0, 4].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let number = u64::from_le_bytes(head[8..].try_into().ok()?);
+    let length = usize::try_from(length).ok().filter(|length| *length <= MOST_BYTES)?;
+    let (report, rest) = rest.split_at_checked(length)?;
+    if checksum(number, report) != sum {
+        return None;
+    }
+    *bytes = rest;
+    Some((number, report))
+}
+
+/// How many bytes are whole reports, numbered from `first` on, and how many those are.
+fn whole_reports(bytes: &[u8], first: u64) -> (usize, u64) {
+    let (mut rest, mut count, mut whole) = (bytes, 0, 0);
+    while take(&mut rest).is_some_and(|(number, _)| number == first + count) {
+        count += 1;
+        whole = bytes.len() - rest.len();
+    }
+    (whole, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn report(number: u64) -> Vec<u8> {
+        (0..number % 40).map(|i| (number * 7 + i) as u8).collect()
+    }
+
+    fn filled(dir: &Path, count: u64) -> Spool {
+        let mut spool = Spool::open(dir).unwrap();
+        (0..count).for_each(|n| assert_eq!(spool.append(&report(n)).unwrap(), n));
+        spool
+    }
+
+    fn numbers(spool: &Spool, from: u64) -> Vec<u64> {
+        let reports = spool.read_from(from).unwrap();
+        reports.iter().for_each(|(number, bytes)| assert_eq!(*bytes, report(*number)));
+        reports.into_iter().map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_until_it_is_not_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = filled(dir.path(), 200);
+        assert_eq!(numbers(&spool, 0), (0..200).collect::<Vec<_>>());
+        assert_eq!(numbers(&spool, 150), (150..200).collect::<Vec<_>>());
+        spool.forget_before(130).unwrap();
+        assert_eq!(numbers(&spool, 0), (128..200).collect::<Vec<_>>(), "whole files go");
+        let mut again = Spool::open(dir.path()).unwrap();
+        assert_eq!((again.next(), again.append(&report(200)).unwrap()), (200, 200));
+        assert_eq!(numbers(&again, 199), [199, 200]);
+        again.forget_before(1_000).unwrap();
+        assert_eq!(numbers(&again, 0), (192..=200).collect::<Vec<_>>(), "the file that is written to stays");
+        assert_eq!(again.append(&report(201)).unwrap(), 201);
+    }
+
+    #[test]
+    fn other_files_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+        fs::write(dir.path().join("x.reports"), "mine").unwrap();
+        let spool = filled(dir.path(), 3);
+        assert_eq!(numbers(&spool, 0), [0, 1, 2]);
+        assert!(dir.path().join("notes.txt").exists() && dir.path().join("x.reports").exists());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        /// However a file was cut or damaged, what was whole before that is read, and what comes later follows it.
+        #[test]
+        fn a_damaged_spool_goes_on_after_what_is_whole(count in 1u64..100, at in 0.0f64..1.0, flips: bool) {
+            let dir = tempfile::tempdir().unwrap();
+            let spool = filled(dir.path(), count);
+            let firsts = spool.files().unwrap();
+            let file = spool.path(firsts[(firsts.len() as f64 * at) as usize]);
+            let mut bytes = fs::read(&file).unwrap();
+            let place = (bytes.len() as f64 * (at * 7.0).fract()) as usize;
+            if flips {
+                bytes[place] ^= 0x10;
+            } else {
+                bytes.truncate(place);
+            }
+            fs::write(&file, &bytes).unwrap();
+            let mut again = Spool::open(dir.path()).unwrap();
+            let next = again.next();
+            prop_assert!(next < count);
+            prop_assert_eq!(numbers(&again, 0), (0..next).collect::<Vec<_>>());
+            prop_assert_eq!(again.append(&report(next)).unwrap(), next);
+            prop_assert_eq!(numbers(&again, 0), (0..=next).collect::<Vec<_>>());
+        }
+    }
+}
