@@ -62,7 +62,7 @@ fn of_seconds(intervals: &[Interval]) -> Dependence {
     /// Values of a second, each with how often it was counted.
     type Counted = Vec<(u64, u64)>;
     let mut by_load: BTreeMap<Option<&str>, Vec<Counted>> = BTreeMap::new();
-    for interval in intervals.iter().filter(|i| i.tag == "response") {
+    for interval in intervals.iter().filter(|i| i.is("response")) {
         by_load.entry(interval.load.as_deref()).or_default().push(interval.values().collect());
     }
     by_load.values().map(|seconds| Dependence::of_stretches(seconds)).fold(Dependence::NONE, Dependence::or)

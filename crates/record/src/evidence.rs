@@ -37,6 +37,18 @@ pub struct Evidence {
     pub not_seen: Vec<String>,
 }
 
+impl Evidence {
+    /// Takes no more memory than it needs: readers keep a line for every second.
+    pub fn shrink(&mut self) {
+        let Evidence { pairs, listeners, ports, threads, not_seen, .. } = self;
+        pairs.shrink_to_fit();
+        listeners.shrink_to_fit();
+        ports.shrink_to_fit();
+        threads.shrink_to_fit();
+        not_seen.shrink_to_fit();
+    }
+}
+
 /// Connections from one component to another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

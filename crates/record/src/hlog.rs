@@ -15,13 +15,16 @@
 //! `hdrhistogram` crate, which trusts lengths in the header.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::{Decompress, FlushDecompress, Status};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
+use crate::compact::{read_number, write_number};
 use crate::histogram::{Histogram, MAX_NS};
 use crate::load::{Series, TagMeasured};
 
@@ -187,9 +190,9 @@ fn unescape(text: &str) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
     /// Load of the plan, if the log names it.
-    pub load: Option<String>,
+    pub load: Option<Arc<str>>,
     /// Series name as in [`Series::all`], or `tag.NAME.SERIES`.
-    pub tag: String,
+    pub tag: Arc<str>,
     /// Start, seconds on the trial's clock.
     pub from_s: f64,
     /// Length in seconds.
@@ -198,17 +201,34 @@ pub struct Interval {
     max_ns: u64,
 }
 
+/// Values in nanoseconds and how often each, ascending: varints of the distance from the one before, and of the count.
+type Values = Box<[u8]>;
+
+fn packed(values: impl Iterator<Item = (u64, u64)>, out: &mut Vec<u8>) -> Values {
+    out.clear();
+    let mut before = 0;
+    for (value, count) in values {
+        write_number(value - before, out);
+        write_number(count, out);
+        before = value;
+    }
+    out.as_slice().into()
+}
+
 impl Interval {
     /// An interval from a histogram (for callers that have one and want it judged like a record).
     pub fn of(load: Option<&str>, tag: &str, from_s: f64, length_s: f64, histogram: &Histogram) -> Interval {
         let (min_ns, max_ns) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
         let middle = |low: u64, high: u64| (low + (high - low) / 2).clamp(min_ns, max_ns);
         Interval {
-            load: load.map(str::to_owned),
-            tag: tag.to_owned(),
+            load: load.map(Arc::from),
+            tag: Arc::from(tag),
             from_s,
             length_s,
-            values: histogram.buckets().map(|b| (middle(b.low_ns, b.high_ns), b.count)).collect(),
+            values: packed(
+                histogram.buckets().map(|b| (middle(b.low_ns, b.high_ns), b.count)),
+                &mut Vec::new(),
+            ),
             max_ns,
         }
     }
@@ -220,7 +240,7 @@ impl Interval {
 
     /// How many values it holds.
     pub fn count(&self) -> u64 {
-        self.values.iter().map(|(_, count)| count).sum()
+        self.values().map(|(_, count)| count).sum()
     }
 
     /// The series of [`Series::all`] it belongs to, without the tag of the requests.
@@ -229,6 +249,11 @@ impl Interval {
             Some(_) => self.tag.rsplit('.').next().unwrap_or(&self.tag),
             None => &self.tag,
         }
+    }
+
+    /// Whether it is of this series or tag.
+    pub fn is(&self, tag: &str) -> bool {
+        *self.tag == *tag
     }
 
     /// The tag of the requests it is about; `None` for all requests of the load.
@@ -245,17 +270,25 @@ impl Interval {
 
     /// Its values in nanoseconds, ascending, each with how often it was counted; to the log's precision.
     pub fn values(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.values.iter().copied()
+        let (mut rest, mut value) = (&*self.values, 0);
+        std::iter::from_fn(move || {
+            // What was packed here can be read.
+            value += read_number(&mut rest).ok()?;
+            Some((value, read_number(&mut rest).ok()?))
+        })
     }
 
     /// Adds its values to a histogram.
     pub fn merge_into(&self, histogram: &mut Histogram) {
-        let Some(((last_ns, last_count), rest)) = self.values.split_last() else {
-            return;
-        };
-        rest.iter().for_each(|(ns, count)| histogram.record_n(*ns, *count));
-        histogram.record_n((*last_ns).min(self.max_ns), last_count - 1);
-        histogram.record_n(self.max_ns, 1);
+        let mut values = self.values().peekable();
+        while let Some((ns, count)) = values.next() {
+            if values.peek().is_some() {
+                histogram.record_n(ns, count);
+            } else {
+                histogram.record_n(ns.min(self.max_ns), count - 1);
+                histogram.record_n(self.max_ns, 1);
+            }
+        }
     }
 }
 
@@ -277,12 +310,12 @@ pub struct Log {
 /// The first line that is not a comment, a legend or an interval, with its place.
 pub fn read(bytes: &[u8], path: &Path) -> Result<Log, HlogError> {
     let mut log = Log::default();
-    let mut load = None;
+    let mut reader = LineReader::default();
     for (line, number) in bytes.split_inclusive(|b| *b == b'\n').zip(1u64..) {
         let ended = line.ends_with(b"\n");
         let outcome = std::str::from_utf8(line)
             .map_err(|e| (e.valid_up_to(), "not UTF-8 text".to_owned()))
-            .and_then(|text| read_line(text.trim_end_matches(['\n', '\r']), &mut load));
+            .and_then(|text| reader.line(text.trim_end_matches(['\n', '\r'])));
         match outcome {
             Ok(found) => log.intervals.extend(found),
             Err(_) if !ended => log.torn_line = Some(number),
@@ -303,83 +336,119 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Log, HlogError> {
 /// An error of a line: byte offset and message.
 type At<T> = Result<T, (usize, String)>;
 
-fn read_line(line: &str, load: &mut Option<String>) -> At<Option<Interval>> {
-    if let Some(name) = line.strip_prefix("#[Load: ") {
-        let name = name.strip_suffix(']').ok_or((line.len(), "`]` expected".to_owned()))?;
-        *load = Some(unescape(name));
-        return Ok(None);
+/// Reads lines. Keeps its buffers and each name once: an hour of a dozen cases has 300,000 intervals.
+#[derive(Default)]
+struct LineReader {
+    load: Option<Arc<str>>,
+    /// Names of tags as the log writes them, and what they mean.
+    tags: Vec<(String, Arc<str>)>,
+    binary: Vec<u8>,
+    plain: Vec<u8>,
+    buckets: Vec<(u64, u64, u64)>,
+    packed: Vec<u8>,
+    inflater: Option<Decompress>,
+}
+
+impl LineReader {
+    fn line(&mut self, line: &str) -> At<Option<Interval>> {
+        if let Some(name) = line.strip_prefix("#[Load: ") {
+            let name = name.strip_suffix(']').ok_or((line.len(), "`]` expected".to_owned()))?;
+            self.load = Some(unescape(name).into());
+            return Ok(None);
+        }
+        if line.is_empty() || line.starts_with('#') || line.starts_with("\"StartTimestamp\"") {
+            return Ok(None);
+        }
+        let (mut rest, mut name) = (line, "");
+        if let Some(after) = line.strip_prefix("Tag=") {
+            (name, rest) = after.split_once(',').ok_or((4, "`,` expected after the tag".to_owned()))?;
+        }
+        let at = |rest: &str| line.len() - rest.len();
+        let mut next_number = |what: &str| -> At<f64> {
+            let start = at(rest);
+            let (field, after) = rest.split_once(',').ok_or((start, format!("{what} and `,` expected")))?;
+            rest = after;
+            let number = field.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+            number.ok_or_else(|| (start, format!("{what} expected, found `{}`", shortened(field))))
+        };
+        let from_s = next_number("a start in seconds")?;
+        let length_s = next_number("a length in seconds")?;
+        let max_us = next_number("a maximum")?;
+        let (values, max_ns) = self.decode(rest, max_us).map_err(|message| (at(rest), message))?;
+        Ok(Some(Interval { load: self.load.clone(), tag: self.tag(name), from_s, length_s, values, max_ns }))
     }
-    if line.is_empty() || line.starts_with('#') || line.starts_with("\"StartTimestamp\"") {
-        return Ok(None);
+
+    fn tag(&mut self, name: &str) -> Arc<str> {
+        if let Some((_, tag)) = self.tags.iter().find(|(known, _)| known == name) {
+            return tag.clone();
+        }
+        let tag: Arc<str> = unescape(name).into();
+        self.tags.push((name.to_owned(), tag.clone()));
+        tag
     }
-    let mut rest = line;
-    let mut tag = String::new();
-    if let Some(after) = line.strip_prefix("Tag=") {
-        let (name, after) = after.split_once(',').ok_or((4, "`,` expected after the tag".to_owned()))?;
-        tag = unescape(name);
-        rest = after;
+
+    /// Values and exact maximum of an encoded histogram.
+    fn decode(&mut self, encoded: &str, max_us: f64) -> Result<(Values, u64), String> {
+        self.binary.clear();
+        let decoded = BASE64.decode_vec(encoded.trim(), &mut self.binary);
+        decoded.map_err(|e| format!("histogram is not base64: {e}"))?;
+        let cookie = u32_at(&self.binary, 0).ok_or("histogram is truncated")?;
+        let plain = match cookie {
+            V2_COOKIE => &self.binary,
+            V2_DEFLATED_COOKIE => {
+                inflate(&self.binary, &mut self.inflater, &mut self.plain)?;
+                &self.plain
+            }
+            _ => return Err(format!("histogram is not in format V2 (cookie {cookie:#x})")),
+        };
+        decode_v2(plain, &mut self.buckets)?;
+        let Some(&(low_us, high_us, _)) = self.buckets.last() else {
+            return Ok((Box::default(), 0));
+        };
+        // Another writer may scale its maximum column, so it is used only where it can be true: in the last slot, or as
+        // far from it as a bucket's middle is from its end.
+        let (lowest, highest) = (low_us as f64 * 0.999 - 1.0, high_us as f64 * 1.001 + 1.0);
+        let plausible = (lowest..=highest).contains(&max_us);
+        let middle_ns = |low: u64, high: u64| -> u64 {
+            let ns = (u128::from(low) + u128::from(high)) * 500;
+            u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_NS)
+        };
+        let max_ns = if plausible { (max_us * 1000.0).round() as u64 } else { middle_ns(low_us, high_us) };
+        let values = self.buckets.iter().map(|&(low, high, count)| (middle_ns(low, high), count));
+        Ok((packed(values, &mut self.packed), max_ns))
     }
-    let at = |rest: &str| line.len() - rest.len();
-    let mut next_number = |what: &str| -> At<f64> {
-        let start = at(rest);
-        let (field, after) = rest.split_once(',').ok_or((start, format!("{what} and `,` expected")))?;
-        rest = after;
-        let number = field.trim().parse::<f64>().ok().filter(|n| n.is_finite());
-        number.ok_or_else(|| (start, format!("{what} expected, found `{}`", shortened(field))))
-    };
-    let from_s = next_number("a start in seconds")?;
-    let length_s = next_number("a length in seconds")?;
-    let max_us = next_number("a maximum")?;
-    let (values, max_ns) = decode(rest, max_us).map_err(|message| (at(rest), message))?;
-    Ok(Some(Interval { load: load.clone(), tag, from_s, length_s, values, max_ns }))
 }
 
 fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// Values in nanoseconds and how often each, ascending.
-type Values = Box<[(u64, u64)]>;
-
-/// Values and exact maximum of an encoded histogram.
-fn decode(encoded: &str, max_us: f64) -> Result<(Values, u64), String> {
-    let binary = BASE64.decode(encoded.trim()).map_err(|e| format!("histogram is not base64: {e}"))?;
-    let cookie = u32_at(&binary, 0).ok_or("histogram is truncated")?;
-    let plain = match cookie {
-        V2_COOKIE => binary,
-        V2_DEFLATED_COOKIE => inflate(&binary)?,
-        _ => return Err(format!("histogram is not in format V2 (cookie {cookie:#x})")),
-    };
-    let buckets = decode_v2(&plain)?;
-    let Some(&(low_us, high_us, _)) = buckets.last() else {
-        return Ok((Box::default(), 0));
-    };
-    // Another writer may scale its maximum column, so it is used only where it can be true: in the last slot, or as
-    // far from it as a bucket's middle is from its end.
-    let (lowest, highest) = (low_us as f64 * 0.999 - 1.0, high_us as f64 * 1.001 + 1.0);
-    let plausible = (lowest..=highest).contains(&max_us);
-    let middle_ns = |low: u64, high: u64| -> u64 {
-        let ns = (u128::from(low) + u128::from(high)) * 500;
-        u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_NS)
-    };
-    let max_ns = if plausible { (max_us * 1000.0).round() as u64 } else { middle_ns(low_us, high_us) };
-    Ok((buckets.iter().map(|&(low, high, count)| (middle_ns(low, high), count)).collect(), max_ns))
-}
-
-fn inflate(binary: &[u8]) -> Result<Vec<u8>, String> {
+fn inflate(binary: &[u8], inflater: &mut Option<Decompress>, plain: &mut Vec<u8>) -> Result<(), String> {
     let length = u32_at(binary, 4).ok_or("histogram is truncated")?;
-    let payload = binary.get(8..).unwrap_or_default();
+    let mut payload = binary.get(8..).unwrap_or_default();
     if payload.len() as u64 != u64::from(length) {
         return Err(format!("histogram declares {length} bytes but has {}", payload.len()));
     }
-    let mut plain = Vec::new();
-    flate2::read::ZlibDecoder::new(payload)
-        .take(MAX_INFLATED_BYTES + 1)
-        .read_to_end(&mut plain)
-        .map_err(|e| format!("cannot inflate the histogram: {e}"))?;
-    match plain.len() as u64 > MAX_INFLATED_BYTES {
-        true => Err("histogram inflates beyond the largest possible size".to_owned()),
-        false => Ok(plain),
+    let inflater = inflater.get_or_insert_with(|| Decompress::new(true));
+    inflater.reset(true);
+    plain.clear();
+    loop {
+        plain.reserve(4 << 10);
+        let before = (inflater.total_in(), plain.len());
+        let status = inflater
+            .decompress_vec(payload, plain, FlushDecompress::None)
+            .map_err(|e| format!("cannot inflate the histogram: {e}"))?;
+        payload = &payload[(inflater.total_in() - before.0) as usize..];
+        if plain.len() as u64 > MAX_INFLATED_BYTES {
+            return Err("histogram inflates beyond the largest possible size".to_owned());
+        }
+        match status {
+            Status::StreamEnd => return Ok(()),
+            _ if (inflater.total_in(), plain.len()) == before => {
+                return Err("cannot inflate the histogram: it is cut".to_owned());
+            }
+            _ => {}
+        }
     }
 }
 
@@ -426,7 +495,8 @@ impl Layout {
 }
 
 /// The non-empty slots of an inflated V2 histogram: smallest value, largest value, count.
-fn decode_v2(plain: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
+fn decode_v2(plain: &[u8], out: &mut Vec<(u64, u64, u64)>) -> Result<(), String> {
+    out.clear();
     if u32_at(plain, 0) != Some(V2_COOKIE) {
         return Err("histogram has no V2 header".to_owned());
     }
@@ -436,7 +506,7 @@ fn decode_v2(plain: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
     if payload.len() as u64 != u64::from(length) {
         return Err(format!("histogram declares {length} bytes of counts but has {}", payload.len()));
     }
-    let (mut slot, mut total, mut out) = (0usize, 0u64, Vec::new());
+    let (mut slot, mut total) = (0usize, 0u64);
     while !payload.is_empty() {
         let number = zigzag(varint(&mut payload).ok_or("histogram ends inside a count")?);
         let skip = match number {
@@ -454,7 +524,7 @@ fn decode_v2(plain: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
         }
         slot = slot.saturating_add(skip);
     }
-    Ok(out)
+    Ok(())
 }
 
 /// LEB128 in HdrHistogram's variant: the ninth byte is taken whole.

@@ -1,11 +1,12 @@
 //! A trial's samples in compact form.
 //!
 //! A [`Sample`] has a field for everything that a kernel may report, and most report a third of it: an hour of ten
-//! components would take 26 MB that way. Here only reported values take space, one word each, and names are stored
+//! components would take 26 MB that way. Here only reported values take space, a few bytes each, and names are stored
 //! once. Readers unpack one trial at a time.
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::compact::{read_f64, read_number, write_f64, write_number};
 use crate::sample::{Pressure, Sample, Tcp};
 
 /// Samples in insertion order.
@@ -13,7 +14,7 @@ use crate::sample::{Pressure, Sample, Tcp};
 pub struct PackedSamples {
     rows: Vec<Row>,
     /// The rows' values, row after row: the numbers of [`walk`] that are present, then names and values of the maps.
-    words: Vec<u64>,
+    bytes: Vec<u8>,
     /// Each name once.
     names: Vec<String>,
 }
@@ -132,26 +133,31 @@ impl PackedSamples {
 
     /// All, in insertion order.
     pub fn unpacked(&self) -> Vec<Sample> {
-        let mut words = self.words.iter().copied();
-        // Each row has as many words as were packed for it.
-        let mut word = || words.next().unwrap_or_default();
-        self.rows.iter().map(|row| self.unpack(row, &mut word)).collect()
+        let mut bytes = self.bytes.as_slice();
+        self.rows.iter().map(|row| self.unpack(row, &mut bytes)).collect()
     }
 
     /// By component, each in the order of time.
     pub fn by_component(&self) -> BTreeMap<String, Vec<Sample>> {
-        let mut by_component: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
-        for sample in self.unpacked() {
-            match by_component.get_mut(&sample.component) {
-                Some(list) => list.push(sample),
-                None => _ = by_component.insert(sample.component.clone(), vec![sample]),
+        let (mut bytes, mut lists) = (self.bytes.as_slice(), vec![Vec::new(); self.names.len()]);
+        for row in &self.rows {
+            let sample = self.unpack(row, &mut bytes);
+            if let Some(list) = lists.get_mut(row.component as usize) {
+                list.push(sample);
             }
         }
+        // Names are also those of states and probes.
+        let some = lists.into_iter().filter(|list| !list.is_empty());
+        let mut by_component: BTreeMap<String, Vec<Sample>> =
+            some.map(|list| (list[0].component.clone(), list)).collect();
         by_component.values_mut().for_each(|list| list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s)));
         by_component
     }
 
-    fn unpack(&self, row: &Row, word: &mut impl FnMut() -> u64) -> Sample {
+    fn unpack(&self, row: &Row, bytes: &mut &[u8]) -> Sample {
+        // Each row has as many values as were packed for it.
+        let number = |bytes: &mut &[u8]| read_number(bytes).unwrap_or_default();
+        let real = |bytes: &mut &[u8]| read_f64(bytes).unwrap_or_default();
         let name = |number: u64| self.names.get(number as usize).cloned().unwrap_or_default();
         let mut sample = Sample {
             at_s: row.at_s,
@@ -161,21 +167,21 @@ impl PackedSamples {
             ..Sample::default()
         };
         let mut bit = 1;
-        walk(&mut sample, |number| {
+        walk(&mut sample, |place| {
             if row.present & bit != 0 {
-                match number {
-                    Number::Count(value) => *value = Some(word()),
-                    Number::Real(value) => *value = Some(f64::from_bits(word())),
+                match place {
+                    Number::Count(value) => *value = Some(number(bytes)),
+                    Number::Real(value) => *value = Some(real(bytes)),
                 }
             }
             bit <<= 1;
         });
         for _ in 0..row.states {
-            let (state, count) = (name(word()), word());
+            let (state, count) = (name(number(bytes)), number(bytes));
             sample.tcp.get_or_insert_default().by_state.insert(state, count);
         }
-        sample.probes = (0..row.probes).map(|_| (name(word()), f64::from_bits(word()))).collect();
-        sample.probes_failed = (0..row.failed).map(|_| (name(word()), name(word()))).collect();
+        sample.probes = (0..row.probes).map(|_| (name(number(bytes)), real(bytes))).collect();
+        sample.probes_failed = (0..row.failed).map(|_| (name(number(bytes)), name(number(bytes)))).collect();
         sample
     }
 }
@@ -184,9 +190,7 @@ impl FromIterator<Sample> for PackedSamples {
     fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> PackedSamples {
         let mut packer = Packer::default();
         samples.into_iter().for_each(|sample| packer.pack(sample));
-        packer.packed.rows.shrink_to_fit();
-        packer.packed.words.shrink_to_fit();
-        packer.packed
+        packer.packed()
     }
 }
 
@@ -196,14 +200,23 @@ impl From<Vec<Sample>> for PackedSamples {
     }
 }
 
+/// Packs one sample after another.
 #[derive(Default)]
-struct Packer {
+pub struct Packer {
     packed: PackedSamples,
     numbers: HashMap<String, u32>,
 }
 
 impl Packer {
-    fn pack(&mut self, mut sample: Sample) {
+    /// All that were packed.
+    pub fn packed(mut self) -> PackedSamples {
+        self.packed.rows.shrink_to_fit();
+        self.packed.bytes.shrink_to_fit();
+        self.packed
+    }
+
+    /// Adds one.
+    pub fn pack(&mut self, mut sample: Sample) {
         let mut present = 0;
         if sample.tcp.is_some() {
             present |= HAS_TCP;
@@ -212,16 +225,17 @@ impl Packer {
             present |= HAS_PRESSURE;
         }
         let mut bit = 1;
-        let words = &mut self.packed.words;
+        let bytes = &mut self.packed.bytes;
         walk(&mut sample, |number| {
-            let value = match number {
-                Number::Count(value) => *value,
-                Number::Real(value) => value.map(f64::to_bits),
-            };
-            if let Some(value) = value {
-                present |= bit;
-                words.push(value);
+            match number {
+                Number::Count(Some(value)) => write_number(*value, bytes),
+                Number::Real(Some(value)) => write_f64(*value, bytes),
+                Number::Count(None) | Number::Real(None) => {
+                    bit <<= 1;
+                    return;
+                }
             }
+            present |= bit;
             bit <<= 1;
         });
         let states = sample.tcp.map(|tcp| tcp.by_state).unwrap_or_default();
@@ -235,20 +249,22 @@ impl Packer {
         };
         self.packed.rows.push(row);
         for (state, count) in states {
-            self.entry(state, count);
+            self.write_name(state);
+            write_number(count, &mut self.packed.bytes);
         }
         for (probe, value) in sample.probes {
-            self.entry(probe, value.to_bits());
+            self.write_name(probe);
+            write_f64(value, &mut self.packed.bytes);
         }
         for (probe, why) in sample.probes_failed {
-            let why = self.name(why);
-            self.entry(probe, why.into());
+            self.write_name(probe);
+            self.write_name(why);
         }
     }
 
-    fn entry(&mut self, name: String, value: u64) {
-        let name = self.name(name);
-        self.packed.words.extend([name.into(), value]);
+    fn write_name(&mut self, name: String) {
+        let number = self.name(name);
+        write_number(number.into(), &mut self.packed.bytes);
     }
 
     fn name(&mut self, name: String) -> u32 {
@@ -319,7 +335,7 @@ mod tests {
     fn what_was_not_told_takes_no_room() {
         let sample = Sample { cpu_s: Some(1.0), component: "edge".to_owned(), ..Sample::default() };
         let packed = PackedSamples::from(vec![sample; 1000]);
-        assert_eq!((packed.words.len(), packed.names.len()), (1000, 1));
+        assert_eq!((packed.bytes.len(), packed.names.len()), (8 * 1000, 1));
         assert!(size_of::<Row>() <= 32, "{}", size_of::<Row>());
     }
 }

@@ -66,7 +66,7 @@ fn every_series_comes_back() {
     let log = read(&bytes).unwrap();
     assert_eq!((log.intervals.len(), log.torn_line), (expected.len(), None));
     for (interval, (tag, histogram)) in log.intervals.iter().zip(&expected) {
-        assert_eq!((&interval.tag, interval.count()), (tag, histogram.count()));
+        assert_eq!((&*interval.tag, interval.count()), (tag.as_str(), histogram.count()));
         assert_eq!(interval.histogram().max_ns(), histogram.max_ns(), "{tag}");
         for quantile in [0.0, 0.5, 0.9, 0.99, 0.999, 1.0] {
             let (got, want) = (interval.histogram().quantile_ns(quantile), histogram.quantile_ns(quantile));

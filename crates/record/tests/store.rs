@@ -349,8 +349,8 @@ fn strangers_in_the_folder_are_noted() {
     assert_eq!(
         read_run(&dir).unwrap().notes,
         [
-            "cases/control/1/events.jsonl: missing",
             "cases/control/old: not a trial, ignored",
+            "cases/control/1/events.jsonl: missing",
             "cases/1pct-CPU: 0 of 1 trials found",
             "cases/other: not a case of the manifest, ignored"
         ]

@@ -27,6 +27,8 @@ mod located;
 mod memory;
 mod ports;
 
+use std::collections::BTreeMap;
+
 use loadlab_record::Failure;
 pub use loadlab_record::bottleneck::BottleneckKind;
 use loadlab_record::event::{Event, EventKind};
@@ -319,8 +321,12 @@ fn seconds(value: f64) -> String {
 type Look = fn(&TrialData<'_>, &str, &ComponentSummary, &[&Sample]) -> Option<Suspect>;
 
 fn by_component(trial: &TrialData<'_>, look: Look) -> Vec<Suspect> {
+    let mut samples: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
+    for sample in trial.samples {
+        samples.entry(sample.component.as_str()).or_default().push(sample);
+    }
     let all = trial.summary.components.iter().filter_map(|(name, summary)| {
-        let mut own: Vec<&Sample> = trial.samples.iter().filter(|s| s.component == *name).collect();
+        let mut own = samples.remove(name.as_str()).unwrap_or_default();
         own.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         look(trial, name, summary, &own)
     });

@@ -228,7 +228,7 @@ impl<'a> SummaryNumbers<'a> {
         };
         let matching = |series: &Series| {
             let inside = intervals.iter().filter(|i| is_inside((i.from_s, i.to_s()), window));
-            inside.filter(|i| series.as_ref().is_some_and(|s| i.tag == *s)).collect::<Vec<_>>()
+            inside.filter(|i| series.as_ref().is_some_and(|s| i.is(s))).collect::<Vec<_>>()
         };
         let merged = |series: &Series| {
             let mut histogram = Histogram::new();

@@ -5,7 +5,10 @@
 
 use std::fs;
 use std::io;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +25,7 @@ use crate::histogram::Histogram;
 use crate::hlog::{self, Interval};
 use crate::load::{Series, Tick};
 use crate::manifest::{CaseFacts, Manifest};
-use crate::packed_samples::PackedSamples;
+use crate::packed_samples::{PackedSamples, Packer};
 use crate::sample::Sample;
 use crate::summary::Summary;
 
@@ -97,7 +100,7 @@ impl TrialRecord {
     /// `response`, `tag.NAME.response_censored`.
     pub fn merged(&self, tag: &str) -> Histogram {
         let mut histogram = Histogram::new();
-        self.intervals.iter().filter(|i| i.tag == tag).for_each(|i| i.merge_into(&mut histogram));
+        self.intervals.iter().filter(|i| i.is(tag)).for_each(|i| i.merge_into(&mut histogram));
         histogram
     }
 }
@@ -110,15 +113,28 @@ impl TrialRecord {
 pub fn read_run(dir: &Path) -> Result<RunRecord> {
     let mut notes = Notes { dir, said: Vec::new() };
     let manifest = read_manifest(dir)?;
-    let mut cases = Vec::new();
+    let mut found = Vec::new();
     for facts in &manifest.cases {
-        let case_dir = dir.join(CASES).join(&facts.dir);
         if !is_plain(&facts.dir) {
             return Err(StoreError::Name { name: facts.dir.clone(), path: dir.join(CASES) });
         }
-        let trials = read_case(&case_dir, &mut notes)?;
+        found.push(trials_in(&dir.join(CASES).join(&facts.dir), dir)?);
+    }
+    let all: Vec<&Found> = found.iter().flat_map(|(trials, _)| trials).collect();
+    let mut read = at_once(&all, |(number, path)| {
+        let mut notes = Notes { dir, said: Vec::new() };
+        Ok((read_trial(*number, path.clone(), &mut notes)?, notes.said))
+    })
+    .into_iter();
+    let mut cases = Vec::new();
+    for (facts, (trials, said)) in manifest.cases.iter().zip(&found) {
+        notes.said.extend_from_slice(said);
+        let trials: Result<Vec<(TrialRecord, Vec<String>)>> = read.by_ref().take(trials.len()).collect();
+        let (trials, said): (Vec<_>, Vec<_>) = trials?.into_iter().unzip();
+        notes.said.extend(said.into_iter().flatten());
         if trials.len() as u64 != u64::from(manifest.trials) {
-            notes.say(&case_dir, &format!("{} of {} trials found", trials.len(), manifest.trials));
+            let what = format!("{} of {} trials found", trials.len(), manifest.trials);
+            notes.say(&dir.join(CASES).join(&facts.dir), &what);
         }
         cases.push(CaseRecord { facts: facts.clone(), trials });
     }
@@ -214,22 +230,46 @@ fn folder(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn read_case(dir: &Path, notes: &mut Notes<'_>) -> Result<Vec<TrialRecord>> {
-    // A case that never got its turn has no folder; the caller reports how many trials there are.
-    if !dir.exists() {
-        return Ok(Vec::new());
-    }
+/// A trial's number and folder.
+type Found = (u32, PathBuf);
+
+/// A case's trials in order, and what must be said about the folder.
+fn trials_in(case: &Path, run: &Path) -> Result<(Vec<Found>, Vec<String>)> {
+    let mut notes = Notes { dir: run, said: Vec::new() };
     let mut trials = Vec::new();
-    for name in folder(dir, notes)? {
+    // A case that never got its turn has no folder; the caller reports how many trials there are.
+    let names = if case.exists() { folder(case, &mut notes)? } else { Vec::new() };
+    for name in names {
         match name.parse::<u32>() {
-            Ok(number) if number.to_string() == name => {
-                trials.push(read_trial(number, dir.join(&name), notes)?);
-            }
-            _ => notes.say(&dir.join(&name), "not a trial, ignored"),
+            Ok(number) if number.to_string() == name => trials.push((number, case.join(&name))),
+            _ => notes.say(&case.join(&name), "not a trial, ignored"),
         }
     }
-    trials.sort_by_key(|trial| trial.number);
-    Ok(trials)
+    trials.sort_by_key(|(number, _)| *number);
+    Ok((trials, notes.said))
+}
+
+/// Does the same with each of them, on all cores; the results are in their order.
+fn at_once<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done: Vec<OnceLock<R>> = all.iter().map(|_| OnceLock::new()).collect();
+    let some = || {
+        while let Some((one, place)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            all.get(at).zip(done.get(at))
+        } {
+            let _ = place.set(work(one));
+        }
+    };
+    std::thread::scope(|scope| {
+        let helpers = std::thread::available_parallelism().map_or(1, usize::from).min(all.len());
+        for _ in 1..helpers {
+            // Where no thread can be started, this one does all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, some);
+        }
+        some();
+    });
+    done.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialRecord> {
@@ -237,7 +277,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         number,
         summary: read_summary(&dir.join(SUMMARY), notes)?,
         ticks: read_lines(&dir.join(TICKS), notes)?,
-        samples: read_lines::<Sample>(&dir.join(SAMPLES), notes)?.into(),
+        samples: read_samples(&dir.join(SAMPLES), notes)?,
         events: read_lines(&dir.join(EVENTS), notes)?,
         evidence: read_evidence(&dir.join(EVIDENCE), notes)?,
         examples: read_lines(&dir.join(EXAMPLES), notes)?,
@@ -248,7 +288,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
     // The log contains what fell due in the window and nothing else, in whichever second it ended.
     let mut series = Series::default();
     for interval in &trial.intervals {
-        if let Some((_, merged)) = series.all_mut().into_iter().find(|(name, _)| *name == interval.tag) {
+        if let Some((_, merged)) = series.all_mut().into_iter().find(|(name, _)| interval.is(name)) {
             interval.merge_into(merged);
         }
     }
@@ -258,7 +298,16 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
 
 /// There is no evidence if nothing was watched, nor in older records.
 fn read_evidence(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Evidence>> {
-    if path.exists() { read_lines(path, notes) } else { Ok(Vec::new()) }
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let mut lines = Vec::new();
+    for_each_line(path, notes, |mut line: Evidence| {
+        line.shrink();
+        lines.push(line);
+    })?;
+    lines.shrink_to_fit();
+    Ok(lines)
 }
 
 /// The bytes of a file; a missing one is noted.
@@ -289,22 +338,49 @@ fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
     }
 }
 
+fn read_samples(path: &Path, notes: &mut Notes<'_>) -> Result<PackedSamples> {
+    let mut packer = Packer::default();
+    for_each_line(path, notes, |sample: Sample| packer.pack(sample))?;
+    Ok(packer.packed())
+}
+
 fn read_lines<T: DeserializeOwned>(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<T>> {
-    const HINT: &str = "the file is damaged here; delete this line to read the rest";
-    let Some(bytes) = bytes_of(path, notes)? else {
-        return Ok(Vec::new());
-    };
     let mut values = Vec::new();
-    for (line, number) in bytes.split_inclusive(|b| *b == b'\n').zip(1u64..) {
-        match serde_json::from_slice(line) {
-            Ok(value) => values.push(value),
+    for_each_line(path, notes, |value| values.push(value))?;
+    values.shrink_to_fit();
+    Ok(values)
+}
+
+/// A missing file is noted, and so is a last line that was cut off.
+fn for_each_line<T: DeserializeOwned>(
+    path: &Path,
+    notes: &mut Notes<'_>,
+    mut take: impl FnMut(T),
+) -> Result<()> {
+    const HINT: &str = "the file is damaged here; delete this line to read the rest";
+    let mut file = match fs::File::open(path) {
+        Ok(file) => BufReader::with_capacity(64 << 10, file),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            notes.say(path, "missing");
+            return Ok(());
+        }
+        Err(e) => return Err(StoreError::read(path, e)),
+    };
+    let mut line = Vec::new();
+    for number in 1u64.. {
+        line.clear();
+        if file.read_until(b'\n', &mut line).map_err(|e| StoreError::read(path, e))? == 0 {
+            break;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(value) => take(value),
             Err(_) if !line.ends_with(b"\n") => {
                 notes.say(path, &format!("line {number} was truncated when its writer ended, ignored"));
             }
             Err(e) => return Err(StoreError::json(path, number, &e, HINT)),
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 fn read_intervals(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Interval>> {

@@ -30,12 +30,15 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> 
     }
     blocks.extend(tables::components(case, order).map(Block::Table));
     blocks.extend(sockets::pairs(case).map(Block::Table));
-    blocks.extend(sockets::table(case, order).map(Block::Table));
+    // Of an hour they are many: unpacked once.
+    let by_component =
+        case.typical().and_then(|t| t.record).map(|r| r.samples.by_component()).unwrap_or_default();
+    blocks.extend(sockets::table(&by_component, order).map(Block::Table));
     blocks.extend(by_load(case).map(Block::Table));
     blocks.extend(by_tag(case).map(Block::Table));
     blocks.extend(numbers(case).map(Block::Table));
     blocks.extend(probes(case).map(Block::Table));
-    let charts = charts::of_case(index, case, order);
+    let charts = charts::of_case(index, case, by_component, order);
     if !charts.is_empty() {
         blocks.push(Block::Heading(charts_heading(case)));
         let first = charts.iter().flat_map(|part| &part.charts).next();

@@ -1,8 +1,11 @@
 //! Charts of one trial of a case, as small multiples on one clock: the load first, then the component that held it
 //! back, the other components, and the generator last.
 
+use std::collections::BTreeMap;
+
 use loadlab_analysis::bottleneck::BottleneckKind;
 use loadlab_analysis::case::CaseFindings;
+use loadlab_record::sample::Sample;
 
 use super::component_charts::ChartGroup;
 use super::marks::{axis_of, bands, marks, shown_s, turns};
@@ -12,7 +15,12 @@ use super::{PlanOrder, cases};
 use crate::document::{Mark, Multiples};
 
 /// The charts of the case's typical trial, grouped by part.
-pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Vec<Multiples> {
+pub fn of_case(
+    index: usize,
+    case: &CaseFindings<'_>,
+    by_component: BTreeMap<String, Vec<Sample>>,
+    order: &PlanOrder<'_>,
+) -> Vec<Multiples> {
     let Some((record, summary)) = case.typical().and_then(|t| Some((t.record?, t.summary.as_deref()?)))
     else {
         return Vec::new();
@@ -29,7 +37,7 @@ pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> 
         turns: within(turns(record, &summary.load)),
         bands: bands(record),
         ticks: rebin(&record.ticks),
-        samples: Readings::of(record, order, shown),
+        samples: Readings::of(by_component, order, shown),
         cpu_limits: limits.collect(),
     };
     let mut parts = vec![trial.load(record)];

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use loadlab_analysis::counter::{Counter, During};
 use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
-use loadlab_record::store::TrialRecord;
 
 use super::PlanOrder;
 use crate::colour::Colour;
@@ -91,7 +90,11 @@ pub(super) struct Readings {
 
 impl Readings {
     /// For the time between these two, in seconds. Samples outside it are kept: counters are read between two.
-    pub(super) fn of(record: &TrialRecord, order: &PlanOrder<'_>, (from_s, to_s): (f64, f64)) -> Readings {
+    pub(super) fn of(
+        by_component: BTreeMap<String, Vec<Sample>>,
+        order: &PlanOrder<'_>,
+        (from_s, to_s): (f64, f64),
+    ) -> Readings {
         let seconds = if to_s > from_s { (to_s - from_s).min(1e8).ceil() as usize } else { 0 };
         let step = seconds.div_ceil(MOMENTS).max(1);
         let at = |i: usize| from_s + (i * step) as f64;
@@ -100,8 +103,7 @@ impl Readings {
         if steps.len() > 1 {
             steps.pop_if(|(from, to)| *to - *from < LAST_FROM * step as f64);
         }
-        let mut by_component: Vec<(String, Vec<Sample>)> =
-            record.samples.by_component().into_iter().collect();
+        let mut by_component: Vec<(String, Vec<Sample>)> = by_component.into_iter().collect();
         order.sort(&mut by_component, |(name, _)| name);
         let planned = order.0.iter().map(|name| (*name).to_owned());
         let found =

@@ -123,12 +123,15 @@ impl Ranks {
 /// Columns' middles in seconds, and how many ok responses of the window took how long in each. `None` for a trial too
 /// short to show any movement.
 pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
-    let intervals = || record.intervals.iter().filter(|i| i.tag == "response");
+    let intervals = || record.intervals.iter().filter(|i| i.is("response"));
     let from_s = intervals().map(|i| i.from_s).fold(f64::INFINITY, f64::min).floor();
     // The few milliseconds of the last responses make no column.
     let to_s = (intervals().map(|i| i.to_s()).fold(f64::NEG_INFINITY, f64::max) - RATE_FROM_S).ceil();
-    let values = || intervals().flat_map(|i| i.values()).map(|(ns, _)| ns.max(1));
-    let (least, most) = (values().min()?, values().max()?);
+    let counted: Vec<(f64, Vec<(u64, u64)>)> =
+        intervals().map(|i| (i.from_s + i.length_s / 2.0, i.values().collect())).collect();
+    // Ascending in each.
+    let least = counted.iter().filter_map(|(_, values)| values.first()).map(|(ns, _)| (*ns).max(1)).min()?;
+    let most = counted.iter().filter_map(|(_, values)| values.last()).map(|(ns, _)| (*ns).max(1)).max()?;
     let seconds = if to_s - from_s < 86_400.0 * 30.0 { (to_s - from_s) as usize } else { return None };
     if seconds < 2 {
         return None;
@@ -136,11 +139,11 @@ pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
     let step = seconds.div_ceil(COLUMNS);
     let (first, per_decade, rows) = grid(least as f64 / 1e6, most as f64 / 1e6);
     let mut columns = vec![vec![0u64; rows]; seconds.div_ceil(step)];
-    for interval in intervals() {
-        let at = ((interval.from_s + interval.length_s / 2.0 - from_s) / step as f64).max(0.0) as usize;
+    for (middle_s, values) in counted {
+        let at = ((middle_s - from_s) / step as f64).max(0.0) as usize;
         let at = at.min(columns.len() - 1);
         let column = &mut columns[at];
-        for (ns, count) in interval.values() {
+        for (ns, count) in values {
             let row = ((ns.max(1) as f64 / 1e6).log10() * per_decade).floor() - first;
             column[(row.max(0.0) as usize).min(rows - 1)] += count;
         }

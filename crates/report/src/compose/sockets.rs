@@ -18,14 +18,15 @@ use crate::figures::{self, NOTHING};
 const MOST_PAIRS: usize = 12;
 
 /// From the trial with the median goodput: the maximum of levels, the growth of counters.
-pub fn table(case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> Option<Table> {
-    let record = case.typical()?.record?;
-    let by_component = record.samples.by_component();
+pub fn table(by_component: &BTreeMap<String, Vec<Sample>>, order: &PlanOrder<'_>) -> Option<Table> {
     if !by_component.values().flatten().any(|s| s.tcp.is_some()) {
         return None;
     }
-    let mut lists: Vec<(String, Vec<Sample>)> =
-        by_component.into_iter().filter(|(name, _)| name != "probes").collect();
+    let mut lists: Vec<(&str, &[Sample])> = by_component
+        .iter()
+        .map(|(name, list)| (name.as_str(), list.as_slice()))
+        .filter(|(name, _)| *name != "probes")
+        .collect();
     order.sort(&mut lists, |(name, _)| name);
     Some(of(&lists))
 }
@@ -73,7 +74,7 @@ pub fn pairs(case: &CaseFindings<'_>) -> Option<Table> {
     Some(table)
 }
 
-fn of(lists: &[(String, Vec<Sample>)]) -> Table {
+fn of(lists: &[(&str, &[Sample])]) -> Table {
     let head = [
         "component",
         "established",
@@ -178,7 +179,7 @@ mod tests {
             sample(10.0, tcp(4, 507, "LISTEN"), 8.0, Some(0.5)),
         ];
         let web = [sample(1.0, None, 0.0, None), sample(5.0, None, 1.0, None)];
-        let table = of(&[("web".to_owned(), web.to_vec()), ("host".to_owned(), host.to_vec())]);
+        let table = of(&[("web", &web[..]), ("host", &host[..])]);
         let rows: Vec<String> = table
             .rows
             .iter()

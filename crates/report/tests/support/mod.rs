@@ -545,7 +545,7 @@ pub fn write_record(dir: &Path, record: &RunRecord, is_killed: impl Fn(usize, u3
                 out.tick(tick).expect("a tick");
                 let mut series = Series::default();
                 for (name, histogram) in series.all_mut() {
-                    let of = trial.intervals.iter().filter(|i| i.tag == name && i.from_s == tick.from_s);
+                    let of = trial.intervals.iter().filter(|i| i.is(name) && i.from_s == tick.from_s);
                     of.for_each(|i| i.merge_into(histogram));
                 }
                 out.interval("main", tick.from_s, 1.0, &series, &BTreeMap::new()).expect("an interval");

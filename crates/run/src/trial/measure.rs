@@ -238,7 +238,7 @@ impl Measuring<'_> {
         let intervals: Vec<&Interval> = self.intervals.iter().filter(|i| stays(i.from_s)).collect();
         let merged = |name: &str, into: &mut Histogram| {
             into.clear();
-            intervals.iter().filter(|i| i.tag == name).for_each(|i| i.merge_into(into));
+            intervals.iter().filter(|i| i.is(name)).for_each(|i| i.merge_into(into));
         };
         for (name, histogram) in measured.series.all_mut() {
             merged(name, histogram);
