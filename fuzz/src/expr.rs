@@ -1,15 +1,21 @@
 //! `expr`: an expression that parses prints as one that parses the same; errors are reported at a place in the text;
 //! evaluating never panics, whatever the numbers are.
 
-use loadlab_record::expr::{Expr, ExprError, Kind, Known, MAX_BYTES, Numbers, Part};
+use loadlab_record::expr::{Expr, ExprError, Known, MAX_BYTES, NumberKind, Numbers, TrialPart};
 
 /// Numbers made from the name, so that every expression meets known, bounded and unknown ones of every kind.
 struct Made;
 
 impl Numbers for Made {
-    fn number(&self, name: &str, part: Option<Part>) -> Known {
-        const KINDS: [Kind; 6] =
-            [Kind::Plain, Kind::Fraction, Kind::Percent, Kind::Duration, Kind::Bytes, Kind::Rate];
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
+        const KINDS: [NumberKind; 6] = [
+            NumberKind::Plain,
+            NumberKind::Fraction,
+            NumberKind::Percent,
+            NumberKind::Duration,
+            NumberKind::Bytes,
+            NumberKind::Rate,
+        ];
         let sum = name
             .bytes()
             .fold(part.map_or(0, |_| 1), |sum: u32, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));

@@ -5,7 +5,7 @@
 //! cut, the rest is the stream.
 
 use loadlab_load::protocol::websocket::opening::{Opening, OpeningError};
-use loadlab_load::protocol::websocket::{Event, Fault, Kind, Socket};
+use loadlab_load::protocol::websocket::{Event, Fault, MessageType, Socket};
 
 use crate::http1::Cuts;
 
@@ -14,7 +14,7 @@ const MAX_MESSAGE: u64 = 100_000;
 /// An event, kept; pieces of one message that follow one another are one.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    Message(Kind, Vec<u8>, bool),
+    Message(MessageType, Vec<u8>, bool),
     Other(String),
 }
 
@@ -94,12 +94,12 @@ pub fn target(data: &[u8]) {
             assert!(length <= MAX_MESSAGE, "{length} bytes");
             length = if *end { 0 } else { length };
             // A piece cut off by a ping may end inside a character.
-            if let (Kind::Text, true, Ok(text)) = (kind, *end, std::str::from_utf8(bytes)) {
+            if let (MessageType::Text, true, Ok(text)) = (kind, *end, std::str::from_utf8(bytes)) {
                 texts.push_str(text);
             }
         }
     }
-    let single = matches!(whole.seen.as_slice(), [Seen::Message(Kind::Text, _, true)]);
+    let single = matches!(whole.seen.as_slice(), [Seen::Message(MessageType::Text, _, true)]);
     assert!(
         !single || matches!(&whole.seen[0], Seen::Message(_, bytes, _) if bytes == texts.as_bytes()),
         "no UTF-8"

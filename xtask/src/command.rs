@@ -62,11 +62,11 @@ pub fn cargo(args: &[&str]) -> Command {
 }
 
 thread_local! {
-    /// What this thread would have printed, if another thread prints.
+    /// What this thread would have printed, if it works in the background.
     static HELD_BACK: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line, unless another thread prints.
+/// Prints a line, unless this thread works in the background.
 pub fn say(line: &str) {
     HELD_BACK.with_borrow_mut(|held| match held {
         Some(text) => {
@@ -82,14 +82,9 @@ pub fn say(line: &str) {
 pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
     // Linux has a nice value per thread, which its children inherit. If it cannot be set the work is still done.
     let _ = rustix::process::nice(19);
-    without_printing(work)
-}
-
-/// Does work in this thread without printing. Returns what it would have printed.
-pub fn without_printing<T>(work: impl FnOnce() -> T) -> (T, String) {
-    let before = HELD_BACK.replace(Some(String::new()));
+    HELD_BACK.set(Some(String::new()));
     let done = work();
-    (done, HELD_BACK.replace(before).unwrap_or_default())
+    (done, HELD_BACK.take().unwrap_or_default())
 }
 
 /// Runs a command whose output is for the reader: standard output is passed on line by line, and kept. Standard error
@@ -101,18 +96,18 @@ pub fn without_printing<T>(work: impl FnOnce() -> T) -> (T, String) {
 pub fn shown(command: &mut Command) -> Result<Ran> {
     say(&format!("$ {}", line_of(command)));
     let (from, to) = std::io::pipe()?;
-    let is_silent = HELD_BACK.with_borrow(Option::is_some);
-    if is_silent || !std::io::stderr().is_terminal() {
+    let is_background = HELD_BACK.with_borrow(Option::is_some);
+    if is_background || !std::io::stderr().is_terminal() {
         command.stderr(to.try_clone()?);
     }
     let child = start(command.stdout(to));
     // The command must not keep the pipe open once the child has ended.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child?;
-    let stdout = reader(from, !is_silent);
+    let stdout = reader(from, !is_background);
     let status = wait(&mut child, LONGEST)?;
     let stdout = text_of(Some(stdout))?;
-    if is_silent {
+    if is_background {
         say(&stdout);
     }
     Ok(Ran { status, stdout, stderr: String::new() })

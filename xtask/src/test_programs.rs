@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::{Result, ensure};
 
-use crate::command::{Ran, cargo, shown, without_printing};
+use crate::command::{Ran, cargo, shown};
 use crate::steps::Outcome;
 
 /// Most tests wait: for servers, for a second of load, for a timeout.
@@ -14,7 +14,8 @@ const TEST_THREADS: usize = 4;
 /// The module of the tests that depend on times and run one at a time: `crates/loadlab/tests/timed`.
 const TIMED: &str = "timed::";
 
-/// Runs all tests. Those that run one at a time do so beside the others, which would otherwise wait for them.
+/// Runs all tests. Those that depend on times come last: beside the others they would measure these, and among them
+/// they would block every test thread, since they run one at a time.
 ///
 /// # Errors
 /// Cargo cannot be started, or a program takes too long.
@@ -22,14 +23,7 @@ pub fn run_all(env: &[(&str, &str)]) -> Result<Ran> {
     let mut most = test(&["--no-fail-fast", "--", "--skip", TIMED], env);
     // Of the same workspace, so that features and with them builds are the same.
     let mut timed = test(&["--no-fail-fast", "--test", "all", "--", TIMED], env);
-    let (most, (timed, text)) = thread::scope(|scope| {
-        let beside = scope.spawn(|| without_printing(|| shown(&mut timed)));
-        let most = shown(&mut most);
-        let timed = beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (most, timed)
-    });
-    println!("{text}");
-    let (most, timed) = (most?, timed?);
+    let (most, timed) = (shown(&mut most)?, shown(&mut timed)?);
     ensure!(counted(&timed.stdout).0 > 0, "no test has a name with `{TIMED}`");
     let status = if most.status.success() { timed.status } else { most.status };
     Ok(Ran { status, stdout: most.stdout + &timed.stdout, stderr: String::new() })

@@ -43,7 +43,7 @@ impl Control {
     }
 }
 
-/// When a load begins, on the clock of [`now_ns`], and its place in its trial.
+/// When a load begins, on the clock of [`crate::io::epoll::now_ns`], and its place in its trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     /// When this load begins; a few milliseconds ahead, so that its threads are ready in time.

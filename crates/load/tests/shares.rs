@@ -181,7 +181,7 @@ fn keep(event: LoadEvent<'_>, seconds: &mut Vec<Second>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn together_processes_send_what_one_would(

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::support::{ORIGIN, Varying, reports, spec};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn what_was_packed_merges_to_the_same(

@@ -29,7 +29,7 @@ fn shuffled<T>(mut items: Vec<T>, random: &mut Random) -> Vec<T> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn order_and_repetition_do_not_matter(
