@@ -56,8 +56,7 @@ impl Totals {
         for (status, n) in &m.statuses {
             *self.statuses.entry(*status).or_default() += n;
         }
-        self.bytes.sent += m.bytes.sent;
-        self.bytes.received += m.bytes.received;
+        self.bytes.merge(m.bytes);
         self.series.merge(&m.series);
         if service_is_response(&m.series) {
             self.series.service_ok.merge(&m.series.response_ok);
@@ -69,10 +68,7 @@ impl Totals {
         for (name, theirs) in &m.numbers {
             self.numbers.entry(name.clone()).or_default().merge(theirs);
         }
-        self.connections.attempted += m.connections.attempted;
-        self.connections.opened += m.connections.opened;
-        self.connections.reused += m.connections.reused;
-        self.connections.requests_resent += m.connections.requests_resent;
+        self.connections.add_made(&m.connections);
         self.connections.peak = self.connections.peak.max(m.connections.peak);
         // With several loads or batches that hold connections, the longest opening and the largest share.
         let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
@@ -80,7 +76,6 @@ impl Totals {
             larger(self.connections.connect_phase_s, m.connections.connect_phase_s);
         self.connections.bytes_per_connection =
             larger(self.connections.bytes_per_connection, m.connections.bytes_per_connection);
-        self.connections.own_limits.merge(m.connections.own_limits);
         self.connections.in_flight_peak = self.connections.in_flight_peak.max(m.connections.in_flight_peak);
         self.connections.users_peak = self.connections.users_peak.max(m.connections.users_peak);
         // Users of several loads or batches are not the same: the least even load is reported.

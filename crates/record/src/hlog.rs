@@ -14,7 +14,7 @@
 //! Reading never panics, whatever the bytes: the payload is decoded here, with limits, and not by the
 //! `hdrhistogram` crate, which trusts lengths in the header.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -341,7 +341,7 @@ type At<T> = Result<T, (usize, String)>;
 struct LineReader {
     load: Option<Arc<str>>,
     /// Names of tags as the log writes them, and what they mean.
-    tags: Vec<(String, Arc<str>)>,
+    tags: HashMap<String, Arc<str>>,
     binary: Vec<u8>,
     plain: Vec<u8>,
     buckets: Vec<(u64, u64, u64)>,
@@ -379,11 +379,11 @@ impl LineReader {
     }
 
     fn tag(&mut self, name: &str) -> Arc<str> {
-        if let Some((_, tag)) = self.tags.iter().find(|(known, _)| known == name) {
+        if let Some(tag) = self.tags.get(name) {
             return tag.clone();
         }
         let tag: Arc<str> = unescape(name).into();
-        self.tags.push((name.to_owned(), tag.clone()));
+        self.tags.insert(name.to_owned(), tag.clone());
         tag
     }
 

@@ -71,6 +71,14 @@ pub struct Bytes {
     pub received: u64,
 }
 
+impl Bytes {
+    /// Adds others.
+    pub fn merge(&mut self, other: Bytes) {
+        self.sent += other.sent;
+        self.received += other.received;
+    }
+}
+
 /// Durations by meaning, each in its own histogram: errors never share one with successes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
@@ -247,6 +255,15 @@ pub struct InWindow {
     pub ok: u64,
 }
 
+impl InWindow {
+    /// Adds others.
+    pub fn merge(&mut self, other: InWindow) {
+        self.due += other.due;
+        self.started += other.started;
+        self.ok += other.ok;
+    }
+}
+
 /// Requests that had begun when the load was over and ended afterwards, within the grace. Their times are in the
 /// percentiles, but they are in no rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -311,6 +328,17 @@ pub struct Connections {
     /// Users of the closed model that left because a data feed had no row for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub users_without_row: u64,
+}
+
+impl Connections {
+    /// Adds those that another made, and what came of them. Peaks and times are not sums.
+    pub fn add_made(&mut self, other: &Connections) {
+        self.attempted += other.attempted;
+        self.opened += other.opened;
+        self.reused += other.reused;
+        self.requests_resent += other.requests_resent;
+        self.own_limits.merge(other.own_limits);
+    }
 }
 
 fn is_zero(value: &u64) -> bool {

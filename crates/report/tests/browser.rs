@@ -463,6 +463,11 @@ fn points_in_a_plane_are_gone_through_by_key_and_by_mouse() {
     browser.key("ArrowRight");
     browser.key("Escape");
     browser.until(&format!("{at} === ''"));
+    // a point of a chart over a numeric axis leads to its case
+    browser.value("document.querySelector('#cases .plane .field, #figures .plane .field').focus()");
+    browser.key("End");
+    browser.key("Enter");
+    browser.until("location.hash === '#case-8'");
     // the second drawing has two groups
     browser.value("document.querySelectorAll('#scalability .plane .field')[1].focus()");
     browser.key("Home");

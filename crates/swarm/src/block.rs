@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 /// A block may not be larger than this when unpacked: the ids of a million requests take a tenth of it.
 const MOST_BYTES: u64 = 64 << 20;
-/// Users of one load thread.
+/// Users of one part.
 const MOST_USERS: u64 = 20_000_000;
 /// Tags or captured numbers; a plan has fewer.
 const MOST_SERIES: usize = 10_000;
@@ -88,13 +88,12 @@ struct Ended {
     opened: Option<(u64, u64)>,
 }
 
-/// A [`WorkerEnd`].
+/// A [`WorkerEnd`], without what its users captured: secrets stay where they are used.
 #[derive(Serialize, Deserialize)]
 struct Thread {
     ended_ns: u64,
     stopped_ns: Option<u64>,
     slowest: Vec<Example>,
-    captured: Vec<Option<Vec<u8>>>,
     gaps: [u64; 4],
     /// How many users sent how many requests.
     per_user: BTreeMap<u64, u64>,
@@ -292,7 +291,6 @@ fn ended(end: &PartEnd) -> Ended {
             ended_ns: thread.ended_ns,
             stopped_ns: thread.stopped.map(|stopped| stopped.at_ns),
             slowest: thread.slowest.clone(),
-            captured: thread.captured.clone(),
             gaps: of_gaps(thread.gaps),
             per_user,
             users_without_row: thread.users_without_row,
@@ -303,26 +301,22 @@ fn ended(end: &PartEnd) -> Ended {
 }
 
 fn end_of(head: Ended) -> Result<PartEnd, BlockError> {
+    let users = head.threads.iter().flat_map(|thread| thread.per_user.values());
+    if users.fold(0, |sum, n| u64::saturating_add(sum, *n)) > MOST_USERS {
+        return Err(BlockError::Damaged);
+    }
     let threads = head.threads.into_iter().map(|thread| {
-        let users: u64 = thread.per_user.values().fold(0, |sum, n| u64::saturating_add(sum, *n));
-        if users > MOST_USERS {
-            return Err(BlockError::Damaged);
-        }
         let per_user = thread.per_user.into_iter();
-        Ok(WorkerEnd {
+        WorkerEnd {
             ended_ns: thread.ended_ns,
             stopped: thread.stopped_ns.map(|at_ns| Stopped { at_ns, ..Stopped::default() }),
             slowest: thread.slowest,
-            captured: thread.captured,
+            captured: Vec::new(),
             gaps: gaps_of(thread.gaps),
             per_user: per_user.flat_map(|(requests, users)| (0..users).map(move |_| requests)).collect(),
             users_without_row: thread.users_without_row,
             users_peak: thread.users_peak,
-        })
+        }
     });
-    Ok(PartEnd {
-        threads: threads.collect::<Result<_, _>>()?,
-        generator: head.generator,
-        opened: head.opened,
-    })
+    Ok(PartEnd { threads: threads.collect(), generator: head.generator, opened: head.opened })
 }

@@ -39,14 +39,11 @@ impl Spool {
         spool.next = firsts.first().copied().unwrap_or(0);
         for first in firsts {
             let bytes = fs::read(spool.path(first))?;
-            let (whole, count) = whole_reports(&bytes, first);
+            let (_, count) = whole_reports(&bytes, first);
             // Nothing can follow what was lost.
             if first != spool.next {
                 fs::remove_file(spool.path(first))?;
                 continue;
-            }
-            if whole < bytes.len() {
-                OpenOptions::new().write(true).open(spool.path(first))?.set_len(whole as u64)?;
             }
             spool.next = first + count;
         }
@@ -65,25 +62,27 @@ impl Spool {
     pub fn append(&mut self, report: &[u8]) -> io::Result<u64> {
         let number = self.next;
         let first = number - number % PER_FILE;
-        let is_new = self.open.as_ref().is_none_or(|(of, _)| *of != first);
-        if is_new {
-            let file = OpenOptions::new().create(true).append(true).open(self.path(first))?;
-            self.open = Some((first, file));
-        }
-        let Some((_, file)) = &mut self.open else { return Err(io::ErrorKind::NotFound.into()) };
-        let length_before = file.metadata()?.len();
-        let written = file.write_all(&framed(number, report)).and_then(|()| file.sync_data());
-        if let Err(error) = written {
-            // A part of it must not stand before the next one.
-            let _ = file.set_len(length_before);
-            return Err(error);
-        }
-        if is_new {
-            // A file's name is in its folder.
-            File::open(&self.dir)?.sync_all()?;
-        }
+        let mut file = match self.open.take().filter(|(of, _)| *of == first) {
+            Some((_, file)) => file,
+            None => self.cut(first)?,
+        };
+        // If this fails the file is not kept open: a part of the report may be in it, and is cut off before the next.
+        file.write_all(&framed(number, report)).and_then(|()| file.sync_data())?;
+        self.open = Some((first, file));
         self.next += 1;
         Ok(number)
+    }
+
+    /// Opens a file for appending, made if it does not exist; what is behind its last whole report is cut off.
+    fn cut(&self, first: u64) -> io::Result<File> {
+        let path = self.path(first);
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        file.set_len(whole_reports(&bytes, first).0 as u64)?;
+        // A file's name is in its folder.
+        File::open(&self.dir)?.sync_all()?;
+        Ok(file)
     }
 
     /// The reports from a number on that are still here, in order.
@@ -220,6 +219,18 @@ mod tests {
         again.forget_before(1_000).unwrap();
         assert_eq!(numbers(&again, 0), (192..=200).collect::<Vec<_>>(), "the file that is written to stays");
         assert_eq!(again.append(&report(201)).unwrap(), 201);
+    }
+
+    /// As after a write that failed halfway, on a full disk.
+    #[test]
+    fn a_part_of_a_report_is_cut_off_before_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = filled(dir.path(), 70);
+        let (first, mut file) = spool.open.take().unwrap();
+        file.write_all(&framed(70, &report(70))[..HEAD_BYTES + 5]).unwrap();
+        assert_eq!((first, spool.append(&report(70)).unwrap()), (64, 70));
+        assert_eq!(numbers(&spool, 60), (60..=70).collect::<Vec<_>>());
+        assert_eq!(Spool::open(dir.path()).unwrap().next(), 71);
     }
 
     #[test]

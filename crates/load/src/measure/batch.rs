@@ -166,26 +166,18 @@ impl Batch {
         self.until_ns = self.until_ns.max(other.until_ns);
         self.counts.merge(&other.counts);
         self.statuses.iter_mut().zip(&*other.statuses).for_each(|(sum, n)| *sum += n);
-        self.bytes.sent += other.bytes.sent;
-        self.bytes.received += other.bytes.received;
+        self.bytes.merge(other.bytes);
         self.window.merge(&other.window);
         if let (Some(sum), Some(before)) = (&mut self.before, &other.before) {
             sum.merge(before);
         }
         self.by_tag.iter_mut().zip(&other.by_tag).for_each(|(sum, tag)| sum.merge(tag));
         self.numbers.iter_mut().zip(&other.numbers).for_each(|(sum, numbers)| sum.merge(numbers));
-        self.in_window.due += other.in_window.due;
-        self.in_window.started += other.in_window.started;
-        self.in_window.ok += other.in_window.ok;
+        self.in_window.merge(other.in_window);
         self.busy_ns += other.busy_ns;
         self.busy_in_window_ns += other.busy_in_window_ns;
-        self.stragglers.ok += other.stragglers.ok;
-        self.stragglers.failed += other.stragglers.failed;
-        self.connections.attempted += other.connections.attempted;
-        self.connections.opened += other.connections.opened;
-        self.connections.reused += other.connections.reused;
-        self.connections.requests_resent += other.connections.requests_resent;
-        self.connections.own_limits.merge(other.connections.own_limits);
+        self.stragglers.merge(other.stragglers);
+        self.connections.add_made(&other.connections);
         self.examples.append(&mut other.examples);
         self.in_order.merge(std::mem::take(&mut other.in_order));
         self.ids.append(&mut other.ids);

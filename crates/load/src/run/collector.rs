@@ -1,11 +1,11 @@
 //! Merges what load threads hand over, into seconds and totals.
 
 use loadlab_record::example::{Example, KEPT};
-use loadlab_record::load::{Connections, Measured, PerUser, TagMeasured, Tick, TickMs, Window};
+use loadlab_record::load::{Measured, PerUser, TagMeasured, Tick, TickMs, Window};
 use loadlab_record::summary::{Generator, Stalls};
 
 use crate::measure::batch::{Batch, Gaps};
-use crate::run::peaks::Peaks;
+use crate::run::peaks::{Levels, Peaks, larger};
 use crate::run::seconds::{Complete, SECOND_NS, Seconds};
 use crate::run::{LoadEvent, Origin, Outcome, Second, Totals};
 use crate::spec::{LoadSpec, Model};
@@ -32,6 +32,8 @@ pub(super) struct Collector<'s> {
     /// For each worker: up to when it has reported, requests in flight, and connections open.
     workers: Vec<(u64, u64, u64)>,
     peaks: Peaks,
+    /// The most in flight and open so far.
+    most: Levels,
     /// When each did not run.
     gaps: Vec<Gaps>,
 }
@@ -54,6 +56,7 @@ impl<'s> Collector<'s> {
             coarse_s: 0.0,
             workers: vec![(0, 0, 0); workers],
             peaks: Peaks::new(workers),
+            most: (0, 0),
             gaps: vec![Gaps::default(); workers],
         }
     }
@@ -66,15 +69,21 @@ impl<'s> Collector<'s> {
     /// A worker reports nothing more.
     pub fn worker_ended(&mut self, worker: usize, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         self.workers[worker].0 = u64::MAX;
+        self.peaks.ended(worker);
+        self.sum_peaks();
         self.report_complete(observer);
+    }
+
+    fn sum_peaks(&mut self) {
+        while let Some((_, sum)) = self.peaks.complete() {
+            self.most = larger(self.most, sum);
+        }
+        self.totals.connections.peak = self.most.1;
     }
 
     /// Every worker has ended.
     pub fn end(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
-        for worker in &mut self.workers {
-            worker.0 = u64::MAX;
-        }
-        self.report_complete(observer);
+        (0..self.workers.len()).for_each(|worker| self.worker_ended(worker, observer));
     }
 
     pub fn add(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
@@ -106,7 +115,10 @@ impl<'s> Collector<'s> {
         self.workers[batch.worker] = (until, in_flight, batch.open);
         let most = (batch.flight_peak, batch.connections.peak);
         self.peaks.add(batch.worker, batch.from_ns..batch.until_ns, most, (batch.in_flight, batch.open));
-        self.totals.connections.peak = self.peaks.most().1;
+        if batch.last {
+            self.peaks.ended(batch.worker);
+        }
+        self.sum_peaks();
         self.gaps[batch.worker] = batch.gaps;
         self.last_start_ns = self.last_start_ns.max(batch.last_start_ns);
         self.last_end_ns = self.last_end_ns.max(batch.last_end_ns);
@@ -138,19 +150,10 @@ impl<'s> Collector<'s> {
         for (status, n) in statuses(batch) {
             *totals.statuses.entry(status).or_default() += n;
         }
-        totals.bytes.sent += batch.bytes.sent;
-        totals.bytes.received += batch.bytes.received;
-        totals.in_window.due += batch.in_window.due;
-        totals.in_window.started += batch.in_window.started;
-        totals.in_window.ok += batch.in_window.ok;
-        totals.stragglers.ok += batch.stragglers.ok;
-        totals.stragglers.failed += batch.stragglers.failed;
-        let Connections { attempted, opened, reused, requests_resent, own_limits, .. } = batch.connections;
-        totals.connections.attempted += attempted;
-        totals.connections.opened += opened;
-        totals.connections.reused += reused;
-        totals.connections.requests_resent += requests_resent;
-        totals.connections.own_limits.merge(own_limits);
+        totals.bytes.merge(batch.bytes);
+        totals.in_window.merge(batch.in_window);
+        totals.stragglers.merge(batch.stragglers);
+        totals.connections.add_made(&batch.connections);
         for (tag, measured) in by_tag {
             totals.by_tag.entry(tag.clone()).or_default().merge(measured);
         }
@@ -228,7 +231,7 @@ impl<'s> Collector<'s> {
         }
         let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
         let is_open = matches!(self.spec.model, Model::Open { .. });
-        measured.connections.in_flight_peak = is_open.then_some(self.peaks.most().0);
+        measured.connections.in_flight_peak = is_open.then_some(self.most.0);
         measured.connections.users_peak = ends.iter().map(|e| e.users_peak).sum();
         let per_user = ends.iter_mut().flat_map(|e| std::mem::take(&mut e.per_user)).collect();
         measured.connections.per_user = PerUser::of(per_user);
@@ -265,8 +268,7 @@ fn named<'b>(names: &[String], tags: &'b [TagMeasured]) -> Vec<(String, &'b TagM
 
 fn add_to_second(second: &mut Second, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
     second.tick.counts.merge(&batch.counts);
-    second.tick.bytes.sent += batch.bytes.sent;
-    second.tick.bytes.received += batch.bytes.received;
+    second.tick.bytes.merge(batch.bytes);
     for (status, n) in statuses(batch) {
         *second.tick.statuses.entry(status).or_default() += n;
     }

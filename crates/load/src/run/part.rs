@@ -1,12 +1,13 @@
 //! A load that several processes send, each a part of it: what a process reports of its part, second by second, and the
 //! merging of all parts into the same seconds and totals that one process would report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use loadlab_record::load::Connections;
 use loadlab_record::summary::Generator;
 
 use super::collector::Collector;
+use super::peaks::{Levels, Peaks, larger};
 use super::seconds::{Complete, SECOND_NS, Seconds};
 use super::{Control, LoadError, LoadEvent, Origin, Outcome, simulated, threads};
 use crate::io::sim;
@@ -125,8 +126,9 @@ pub fn merge(
 struct Blocks {
     seconds: Seconds<Batch>,
     threads: Vec<Thread>,
-    /// The most in flight, and open, in each tenth of a second that was not reported yet, summed over threads.
-    tenths: BTreeMap<u64, (u64, u64)>,
+    peaks: Peaks,
+    /// Tenths of a second that all threads have reported and that are in no block yet, and their sums.
+    tenths: VecDeque<(u64, Levels)>,
     most_open: u64,
 }
 
@@ -146,7 +148,8 @@ impl Blocks {
         Blocks {
             seconds: Seconds::new(spec.threads),
             threads: vec![thread; spec.threads],
-            tenths: BTreeMap::new(),
+            peaks: Peaks::new(spec.threads),
+            tenths: VecDeque::new(),
             most_open: 0,
         }
     }
@@ -161,10 +164,12 @@ impl Blocks {
         };
         // A thread's last batch counts toward the second it began in.
         let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
-        for tenth in batch.from_ns / BATCH_NS..=(until_ns.max(batch.from_ns + 1) - 1) / BATCH_NS {
-            let (flight, open) = self.tenths.entry(tenth).or_default();
-            (*flight, *open) = (*flight + batch.flight_peak, *open + batch.connections.peak);
+        let most = (batch.flight_peak, batch.connections.peak);
+        self.peaks.add(batch.worker, batch.from_ns..batch.until_ns, most, (batch.in_flight, batch.open));
+        if batch.last {
+            self.peaks.ended(batch.worker);
         }
+        self.tenths.extend(std::iter::from_fn(|| self.peaks.complete()));
         let sizes = Sizes {
             worker: 0,
             tags: batch.by_tag.len(),
@@ -207,9 +212,11 @@ impl Blocks {
         block.last_start_ns = most(|t| t.last_start_ns);
         block.last_end_ns = most(|t| t.last_end_ns);
         block.gaps = threads.iter().fold(Gaps::default(), |longer, t| longer.beside(t.gaps));
-        let later = self.tenths.split_off(&block.until_ns.div_ceil(BATCH_NS));
-        let tenths = std::mem::replace(&mut self.tenths, later);
-        let peaks = tenths.into_values().fold((0, 0), |most, t| (t.0.max(most.0), t.1.max(most.1)));
+        let mut peaks = (0, 0);
+        let until = block.until_ns.div_ceil(BATCH_NS);
+        while let Some((_, sum)) = self.tenths.pop_front_if(|(tenth, _)| *tenth < until || last) {
+            peaks = larger(peaks, sum);
+        }
         block.flight_peak = peaks.0;
         block.connections = Connections { peak: peaks.1, ..block.connections };
         self.most_open = self.most_open.max(peaks.1);

@@ -134,8 +134,7 @@ impl Counted for Second {
         let (tick, other) = (&mut self.tick, &later.tick);
         tick.counts.merge(&other.counts);
         tick.to_s = tick.to_s.max(other.to_s);
-        tick.bytes.sent += other.bytes.sent;
-        tick.bytes.received += other.bytes.received;
+        tick.bytes.merge(other.bytes);
         for (status, n) in &other.statuses {
             *tick.statuses.entry(*status).or_default() += n;
         }

@@ -254,8 +254,8 @@ impl LoadSpec {
         if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
     }
 
-    /// How many of the threads, here and elsewhere, have something to do: no more than there are users, or requests in flight. Work is
-    /// divided among these alone, or a part of it would be left undone.
+    /// How many of the threads, here and elsewhere, have something to do: no more than there are users, or requests in
+    /// flight. Work is divided among these alone, or a part of it would be left undone.
     pub fn busy_threads(&self) -> u64 {
         let most = match self.model {
             Model::Closed { users } => users,

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 
 use loadlab_record::outcome::Outcome;
-use loadlab_record::schedule::WhenBehind;
+use loadlab_record::schedule::{Think, WhenBehind};
 
 use crate::io::Ops;
 use crate::journey::failure::StepFailure;
@@ -247,6 +247,10 @@ impl<'r> Worker<'r> {
     /// thread or machine it is on.
     fn think_ns(&mut self, id: u32, last: u32) -> u64 {
         let Some(journey) = &mut self.journey else {
+            // Most users do not think, and need no random numbers.
+            if self.spec.think == Think::None {
+                return 0;
+            }
             let user = Random::of(self.spec.seed ^ 0x5eed_0002, self.share.number_of(id));
             return think::draw(self.spec.think, &mut user.skip(self.slots.exchanges[id as usize].begun));
         };

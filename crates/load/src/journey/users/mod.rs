@@ -299,8 +299,8 @@ impl<'r> Users<'r> {
         &mut self.users[user as usize].random
     }
 
-    /// A place takes a request that belongs to no journey, by its number in the schedule: new rows for each. A request that needs a missing row fails
-    /// for that reason.
+    /// A place takes a request that belongs to no journey, by its number in the schedule: new rows for each. A request
+    /// that needs a missing row fails for that reason.
     pub fn take_rows(&mut self, place: u32, number: u64) {
         self.users[place as usize].random = Random::of(self.seed, number);
         let _ = self.deal(place, true) && self.deal(place, false);
