@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::command::{cargo, program, shown};
 use crate::in_browser::in_a_browser;
-use crate::peers::measure::{Cores, measure};
+use crate::peers::measure::measure_on_all;
 use crate::root::target;
 use crate::steps::Outcome;
 
@@ -49,7 +49,7 @@ pub fn long() -> Outcome {
     let mut report = program(&loadlab);
     report.arg("report").arg(&record).args(["--format", "html", "-o"]).arg(&page);
     let began = Instant::now();
-    let (ran, used) = measure(report, &Cores::choose()?, &dir, LONGEST)?;
+    let (ran, used) = measure_on_all(report, &dir, LONGEST)?;
     let took_s = began.elapsed().as_secs_f64();
     ran.ok("loadlab report")?;
     let bytes = fs::metadata(&page)?.len();

@@ -69,16 +69,28 @@ pub fn start_on(core: usize, command: &mut Command) -> Result<Child> {
 ///
 /// # Errors
 /// It cannot be started, or does not end in time.
-pub fn measure(
+pub fn measure(command: Command, cores: &Cores, scratch: &Path, longest: Duration) -> Result<(Ran, Used)> {
+    measure_from(command, scratch, longest, |command| start_on(cores.generator, command))
+}
+
+/// Runs a command to its end on whatever cores there are.
+///
+/// # Errors
+/// It cannot be started, or does not end in time.
+pub fn measure_on_all(command: Command, scratch: &Path, longest: Duration) -> Result<(Ran, Used)> {
+    measure_from(command, scratch, longest, |command| Ok(command.spawn()?))
+}
+
+fn measure_from(
     mut command: Command,
-    cores: &Cores,
     scratch: &Path,
     longest: Duration,
+    start: impl FnOnce(&mut Command) -> Result<Child>,
 ) -> Result<(Ran, Used)> {
     let (out, err) = (scratch.join("stdout"), scratch.join("stderr"));
     command.stdout(File::create(&out)?).stderr(File::create(&err)?);
     let own_peak = peak_bytes("self");
-    let mut child = start_on(cores.generator, &mut command)?;
+    let mut child = start(&mut command)?;
     let (status, used) = wait(&mut child, longest, own_peak)?;
     let text = |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     Ok((Ran { status, stdout: text(&out)?, stderr: text(&err)? }, used))
