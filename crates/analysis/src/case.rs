@@ -1,7 +1,5 @@
 //! One case over its trials: which of them its figures are made from, and the value of each figure.
 
-use std::borrow::Cow;
-
 use loadlab_record::store::{CaseRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
@@ -35,7 +33,7 @@ pub struct TrialFindings<'a> {
     /// From 1.
     pub number: u32,
     /// Its summary: as written, or reconstructed if it was cut off. `None` if there is none.
-    pub summary: Option<Cow<'a, Summary>>,
+    pub summary: Option<&'a Summary>,
     /// What was recorded; `None` if it never began.
     pub record: Option<&'a TrialRecord>,
     /// Why it failed or is missing, in words; `None` if it went as planned.
@@ -92,7 +90,7 @@ impl Spread {
 impl CaseFindings<'_> {
     /// Summaries of its trials, in order.
     pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
-        self.trials.iter().filter_map(|t| t.summary.as_deref())
+        self.trials.iter().filter_map(|t| t.summary)
     }
 
     /// The summaries its figures are made from: of valid trials, which completed their load and can be trusted. If
@@ -106,7 +104,7 @@ impl CaseFindings<'_> {
     pub fn left_out(&self) -> Vec<String> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let why = |t: &TrialFindings<'_>| {
-            let summary = t.summary.as_deref()?;
+            let summary = t.summary?;
             let why = match self::fitness(summary) {
                 fit if fit == fitness => return None,
                 0 => "did not finish",
@@ -136,10 +134,10 @@ impl CaseFindings<'_> {
     pub fn typical(&self) -> Option<&TrialFindings<'_>> {
         let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let fit = |t: &&TrialFindings<'_>| {
-            t.record.is_some() && t.summary.as_deref().is_some_and(|s| self::fitness(s) == fitness)
+            t.record.is_some() && t.summary.is_some_and(|s| self::fitness(s) == fitness)
         };
         let mut reported: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
-        let goodput = |t: &TrialFindings<'_>| t.summary.as_deref().map_or(0.0, |s| s.rate_per_s.ok);
+        let goodput = |t: &TrialFindings<'_>| t.summary.map_or(0.0, |s| s.rate_per_s.ok);
         reported.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
         reported.get(reported.len().saturating_sub(1) / 2).copied()
     }

@@ -121,7 +121,7 @@ impl Round<'_> {
         let case = self.cases.iter().filter(fits).max_by_key(|case| case.case.facts.name.len())?;
         let figure = &name[case.case.facts.name.len() + 1..];
         let trial = case.trials.iter().find(|t| t.number == self.number);
-        let reported = match trial.and_then(|t| t.summary.as_deref()) {
+        let reported = match trial.and_then(|t| t.summary) {
             Some(s) if !matches!(s.ended, Ended::Complete | Ended::Stopped) => Err(CUT_OFF),
             // As in comparisons: a trial that cannot be trusted contributes no figure.
             Some(s) if s.verdict == Verdict::Invalid => Err("is INVALID"),

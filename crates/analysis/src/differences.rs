@@ -15,7 +15,7 @@ pub fn base_of(cases: &[CaseFindings<'_>]) -> usize {
 
 /// A case as one side of a comparison, under this name.
 pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
-    Side::of(name, case.trials.iter().map(|t| (t.number, t.summary.as_deref())))
+    Side::of(name, case.trials.iter().map(|t| (t.number, t.summary)))
 }
 
 /// What cases are compared by, and how.

@@ -5,22 +5,20 @@
 //! figures of a case may therefore come from different trials. For a quick run, or for fewer than
 //! [`TRIALS_FOR_DIFFERENCES`] trials, it is not judged whether two cases differ, and the reason is reported.
 
-use std::borrow::Cow;
-
 use loadlab_record::event::EventKind;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, FewSamples, Verdict};
 use loadlab_record::units::{format_duration_ns, plural};
 
-use crate::bottleneck::{Diagnosis, TrialData, diagnose};
+use crate::bottleneck::Diagnosis;
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
+use crate::diagnosed::DiagnosedRun;
 use crate::differences::{self, Comparing};
 use crate::labels::{Labels, described};
 use crate::metric::{self, Metric};
-use crate::partial::partial;
 use crate::scalability::{Scalability, scalability};
 
 /// Findings of a run.
@@ -68,7 +66,7 @@ pub struct Statement {
 }
 
 /// The findings of a run.
-pub fn findings(run: &RunRecord) -> Findings<'_> {
+pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
     let labels = Labels::of(run.cases.iter().map(|c| &c.facts), &run.manifest.axes);
     let cases: Vec<CaseFindings<'_>> =
         run.cases.iter().map(|case| case_findings(run, case, &labels)).collect();
@@ -142,26 +140,7 @@ fn capital(text: &str) -> String {
     }
 }
 
-/// The findings of each measured trial.
-fn diagnoses(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Diagnosis)> {
-    let order: Vec<String> = run.manifest.components.iter().map(|c| c.name.clone()).collect();
-    let of = |trial: &TrialFindings<'_>| {
-        let (summary, record) = (trial.summary.as_deref()?, trial.record?);
-        let seen = TrialData {
-            summary,
-            samples: &record.samples.unpacked(),
-            ticks: &record.ticks,
-            events: &record.events,
-            evidence: &record.evidence,
-            order: &order,
-            cores: run.manifest.host.cores,
-        };
-        Some((trial.number, diagnose(&seen)))
-    };
-    trials.iter().filter_map(of).collect()
-}
-
-fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord, labels: &Labels) -> CaseFindings<'a> {
+fn case_findings<'a>(run: &'a DiagnosedRun, case: &'a CaseRecord, labels: &Labels) -> CaseFindings<'a> {
     let last = case.trials.iter().map(|t| t.number).max().unwrap_or(0).max(run.manifest.trials);
     let trials: Vec<TrialFindings<'_>> = (1..=last)
         .map(|number| {
@@ -170,7 +149,10 @@ fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord, labels: &Labels) 
         })
         .collect();
     let verdict = trials.iter().map(verdict_of).min_by_key(severity).unwrap_or(Verdict::None);
-    let all = diagnoses(run, &trials);
+    let diagnosis_of = |trial: &TrialFindings<'_>| {
+        Some((trial.number, run.trial(&case.facts, trial.number)?.diagnosis.as_ref()?))
+    };
+    let all: Vec<(u32, &Diagnosis)> = trials.iter().filter_map(diagnosis_of).collect();
     let label = labels.name(&case.facts);
     let diagnosis = Diagnosis::default();
     let mut found = CaseFindings { case, label, trials, verdict, diagnosis, agreeing: 0 };
@@ -179,13 +161,13 @@ fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord, labels: &Labels) 
     if let Some((_, diagnosis)) = said {
         let key = |d: &Diagnosis| d.suspects.first().map(|s| (s.kind, s.who.clone()));
         found.agreeing = all.iter().filter(|(_, d)| key(d) == key(diagnosis)).count();
-        found.diagnosis = diagnosis.clone();
+        found.diagnosis = (*diagnosis).clone();
     }
     found
 }
 
 fn verdict_of(trial: &TrialFindings<'_>) -> Verdict {
-    trial.summary.as_deref().map_or(Verdict::Fail, |s| s.verdict)
+    trial.summary.map_or(Verdict::Fail, |s| s.verdict)
 }
 
 /// 0 is the worst.
@@ -200,7 +182,7 @@ fn severity(verdict: &Verdict) -> u8 {
 }
 
 fn trial_findings<'a>(
-    run: &RunRecord,
+    run: &'a DiagnosedRun,
     case: &CaseRecord,
     number: u32,
     record: Option<&'a TrialRecord>,
@@ -223,13 +205,9 @@ fn trial_findings<'a>(
         }
         _ => None,
     });
-    // Without a second of load there is nothing to reconstruct a summary from.
-    let summary = match &record.summary {
-        Some(summary) => Some(Cow::Borrowed(summary)),
-        None if record.ticks.is_empty() => None,
-        None => Some(Cow::Owned(partial(record, &case.facts, &run.manifest.figures))),
-    };
-    let ended = match summary.as_deref().map(|s| s.ended) {
+    let reconstructed = || run.trial(&case.facts, number)?.reconstructed.as_ref();
+    let summary = record.summary.as_ref().or_else(reconstructed);
+    let ended = match summary.map(|s| s.ended) {
         Some(Ended::Complete | Ended::Stopped) => None,
         Some(Ended::Interrupted) => Some("the load was interrupted".to_owned()),
         Some(Ended::Partial) => {
@@ -238,7 +216,7 @@ fn trial_findings<'a>(
         Some(Ended::Broken) => Some("the system broke".to_owned()),
         None => Some("ended before the load began".to_owned()),
     };
-    let cut_off = ended.clone().filter(|_| summary.as_deref().is_some_and(|s| s.ended == Ended::Partial));
+    let cut_off = ended.clone().filter(|_| summary.is_some_and(|s| s.ended == Ended::Partial));
     let trouble = match (failed.or(died), cut_off) {
         (Some(what), Some(cut_off)) => Some(format!("{what}; {cut_off}")),
         (what, _) => what.or(ended),
@@ -380,15 +358,14 @@ fn missed(cases: &[CaseFindings<'_>]) -> String {
 fn confidence(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> String {
     let trials = || cases.iter().flat_map(|c| &c.trials);
     let (all, measured) = (trials().count(), trials().filter(|t| t.summary.is_some()).count());
-    let doubted = trials().filter(|t| t.summary.as_deref().is_some_and(|s| !s.doubts.is_empty())).count();
+    let doubted = trials().filter(|t| t.summary.is_some_and(|s| !s.doubts.is_empty())).count();
     let mut kinds: Vec<&str> = Vec::new();
-    for doubt in trials().filter_map(|t| t.summary.as_deref()).flat_map(|s| &s.doubts).filter(|d| d.grave) {
+    for doubt in trials().filter_map(|t| t.summary).flat_map(|s| &s.doubts).filter(|d| d.grave) {
         if !kinds.contains(&doubt.kind.as_str()) {
             kinds.push(&doubt.kind);
         }
     }
-    let invalid =
-        trials().filter(|t| t.summary.as_deref().is_some_and(|s| s.verdict == Verdict::Invalid)).count();
+    let invalid = trials().filter(|t| t.summary.is_some_and(|s| s.verdict == Verdict::Invalid)).count();
     let mut parts = Vec::new();
     if measured < all {
         parts.push(format!("{measured} of {} were measured.", plural(all as u64, "trial", "trials")));

@@ -11,6 +11,7 @@
 //! - [`mod@partial`]: the summary of a trial that was cut off, from what it had written.
 //! - [`metric`]: the figures cases are compared by.
 //! - [`case`]: one case over its trials; [`labels`]: how cases are distinguished.
+//! - [`diagnosed`]: a run as reports need it, each trial diagnosed as it is read.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
 //! - [`bottleneck`]: what saturated first.
@@ -29,6 +30,7 @@ pub mod compare;
 pub mod components;
 pub mod counter;
 pub mod derived;
+pub mod diagnosed;
 pub mod differences;
 pub mod doubts;
 pub mod findings;
@@ -48,6 +50,7 @@ pub mod totals;
 pub mod trend;
 pub mod usl;
 
+pub use diagnosed::{DiagnosedRun, DiagnosedTrial};
 pub use findings::{Findings, findings};
 pub use input::{LoadRun, Planned, TrialInput};
 pub use judge::{Exit, verdict};

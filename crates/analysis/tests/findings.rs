@@ -126,6 +126,7 @@ fn of_an_even_number_each_figure_is_the_worse_of_the_middle_two() {
         [vec![of(100, 2.0), of(110, 4.0)], vec![of(90, 1.0), of(110, 4.0), of(100, 2.0), of(120, 5.0)]]
     {
         let record = run(2, vec![(1..).zip(trials).map(|(n, s)| trial(n, Some(s))).collect()]);
+        let record = record.into();
         let found = findings(&record);
         let median = |id: &str| found.cases[0].spread(&metric::named(id).unwrap()).median;
         assert_eq!((median("goodput"), median("p50")), (Known(100.0), Known(4.0)));
@@ -140,6 +141,7 @@ fn of_an_even_number_each_figure_is_the_worse_of_the_middle_two() {
 fn figures_are_of_valid_trials_as_long_as_there_is_one() {
     let goodput = |trials: Vec<Summary>| {
         let record = run(3, vec![(1..).zip(trials).map(|(n, s)| trial(n, Some(s))).collect()]);
+        let record = record.into();
         let found = findings(&record);
         let case = &found.cases[0];
         (case.spread(&metric::named("goodput").unwrap()).values, case.left_out())
@@ -165,6 +167,7 @@ fn trials_of_a_case_make_its_figures() {
     let trials =
         [120, 100, 110, 90, 130].iter().zip(1..).map(|(n, i)| trial(i, Some(summary(*n, &["p50 < 20ms"]))));
     let record = run(5, vec![trials.collect()]);
+    let record = record.into();
     let found = findings(&record);
     let goodput = found.cases[0].spread(&metric::named("goodput").unwrap());
     assert_eq!((goodput.median, goodput.min, goodput.max), (Known(110.0), Some(90.0), Known(130.0)));
@@ -183,7 +186,7 @@ fn a_missing_trial_fails_its_case_and_says_why() {
     let good = || summary(100, &["p50 < 20ms"]);
     let cases =
         vec![vec![trial(1, Some(good())), never_up], vec![trial(1, Some(summary(10, &["p50 < 5ms"])))]];
-    let found_in = run(2, cases);
+    let found_in = run(2, cases).into();
     let found = findings(&found_in);
     assert_eq!(verdicts(&found), [Verdict::Fail, Verdict::Fail]);
     let troubles: Vec<_> = found.cases.iter().flat_map(|c| &c.trials).map(|t| t.trouble.as_deref()).collect();
@@ -201,9 +204,9 @@ fn a_missing_trial_fails_its_case_and_says_why() {
 fn a_quick_run_gives_no_verdict_on_differences() {
     let five = || (1..=5).map(|i| trial(i, Some(summary(100, &[])))).collect::<Vec<_>>();
     let mut record = run(5, vec![five(), five()]);
-    assert_eq!(findings(&record).no_differences, None);
+    assert_eq!(findings(&record.clone().into()).no_differences, None);
     record.manifest.quick = true;
-    assert!(findings(&record).no_differences.is_some_and(|why| why.contains("quick")));
+    assert!(findings(&record.into()).no_differences.is_some_and(|why| why.contains("quick")));
 }
 
 /// Two seconds of a killed trial; three requests were in flight and one was waiting when it ended.
@@ -266,6 +269,7 @@ fn a_cut_off_trial_is_reported_and_not_counted() {
     let mut cut = killed();
     cut.number = 2;
     let record = run(2, vec![vec![trial(1, Some(summary(100, &[]))), cut]]);
+    let record = record.into();
     let found = findings(&record);
     let case = &found.cases[0];
     assert_eq!(case.spread(&metric::named("goodput").unwrap()).median, Known(100.0));
@@ -284,6 +288,7 @@ fn derived_figures_leave_invalid_trials_out() {
     }
     record.manifest.derive =
         vec![DerivedFacts { name: "twice".into(), value: "one.rate + one.rate".into(), against: None }];
+    let record = record.into();
     let found = findings(&record);
     assert_eq!(found.derived[0].value.min, Some(200.0));
     assert_ne!(found.derived[0].value.max, Known(1000.0));

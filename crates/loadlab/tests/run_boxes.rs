@@ -190,11 +190,19 @@ fn containers_start_again() {
     // Without the one that ends: its address would be the lowest that is free.
     let prepare = "  prepare:\n    build: ./image\n    command: [\"/bin/true\"]\n";
     assert!(COMPOSE.contains(prepare));
-    lab.file("docker-compose.yml", &COMPOSE.replace(prepare, ""));
-    let load = LOAD.replace("requests: 100", "duration: 10s, timeout: 500ms");
-    let events = "events: [{ at: 500ms, do: limit web memory 64MiB }, { at: 1s, do: restart web }]\n";
+    // A page that is there from the second start on; the load ends once it was served, however long that takes.
+    let second = |text: &str| {
+        let first = "echo $GREETING";
+        assert!(text.contains(first));
+        text.replace(first, "test -e /index.html && echo again > /again; echo $GREETING")
+    };
+    lab.file("docker-compose.yml", &second(&COMPOSE.replace(prepare, "")));
+    let load =
+        LOAD.replace("requests: 100", "duration: 2m, timeout: 500ms").replace(":8080/\"", ":8080/again\"");
+    let events = "events: [{ at: 500ms, do: limit web memory 64MiB }, { at: 1s, do: restart web }]\n\
+                  stop_when: [\"ok > 10\"]\n";
     let limits = "limits: { memory: 48MiB, cpuset: \"0\", block_read: 10MiB/s, block_write_ops: 50/s }";
-    let container = web(&format!("      {limits}\n      stop: {{ signal: KILL }}\n"));
+    let container = second(&web(&format!("      {limits}\n      stop: {{ signal: KILL }}\n")));
     let service = compose(&engine, &format!("{load}{events}")).replace("limits: { memory: 48MiB }", limits);
     for (text, what) in
         [(plan(&engine, &container, &format!("{load}{events}")), "container"), (service, "service")]
@@ -219,8 +227,8 @@ fn containers_start_again() {
             assert_eq!(limits["block_read_bytes_per_s"], 10 << 20, "{what}: {limits}");
             assert_eq!(limits["block_write_ops_per_s"], 50, "{what}: {limits}");
         }
-        let ticks = record.lines("default", 1, "ticks.jsonl");
-        assert!(ticks.last().unwrap()["ok"].as_u64() > Some(0), "{what}: it answers again");
+        let ended = record.events("default", 1, "load_ended");
+        assert_eq!(ended[0]["how"], "stopped: ok > 10", "{what}: it answers again");
         let log = std::fs::read_to_string(record.trial("default", 1).join("logs/web.out")).unwrap();
         assert_eq!(log, "serving\nserving\n", "{what}: each start is in its log once");
         let summary = record.summary("default", 1);
@@ -237,10 +245,12 @@ fn containers_are_killed_and_come_back() {
     context(lab.path());
     let prepare = "  prepare:\n    build: ./image\n    command: [\"/bin/true\"]\n";
     lab.file("docker-compose.yml", &COMPOSE.replace(prepare, ""));
-    let load = LOAD.replace("requests: 100", "duration: 4s, timeout: 500ms");
-    let back = "matrix:\n  - { name: back, back: restart web }\n  - { name: away, back: none }\n";
+    // At most 50 requests a second: many more succeed only once it is back, however long that takes.
+    let load = LOAD.replace("requests: 100", "duration: \"${case.length}\", timeout: 500ms, think: 20ms");
+    let back = "matrix:\n  - { name: back, back: restart web, length: 2m }\n  \
+                - { name: away, back: none, length: 3s }\n";
     let rest = format!(
-        "{load}{back}trials: 2\nevents: [{{ at: 500ms, do: kill web }}, {{ at: 1s, do: \"${{case.back}}\" }}]\n"
+        "{load}{back}trials: 2\nstop_when: [\"ok > 250\"]\nevents: [{{ at: 500ms, do: kill web }}, {{ at: 1s, do: \"${{case.back}}\" }}]\n"
     );
     let container = web("      stop: { signal: KILL }\n      lifetime: experiment\n");
     for (text, what) in
@@ -260,10 +270,14 @@ fn containers_are_killed_and_come_back() {
             assert!(!down.iter().any(|e| e["how"] == "restarted by an event"), "{at}: {down:?}");
             assert_eq!(record.events(case, trial, "died").len(), 0, "{at}");
             let ticks = record.lines(case, trial, "ticks.jsonl");
-            let ok =
-                |tick: Option<&serde_json::Value>| tick.expect("seconds of load")["ok"].as_u64() > Some(0);
+            let ok = |tick: &serde_json::Value| tick["ok"].as_u64() > Some(0);
             // Whatever happened to it in the trial before, it is present when this one begins.
-            assert_eq!((ok(ticks.first()), ok(ticks.last())), (true, answers), "{at}: {ticks:?}");
+            assert!(ticks.first().is_some_and(ok), "{at}: {ticks:?}");
+            let ended = record.events(case, trial, "load_ended");
+            assert_eq!(ended[0]["how"] == "stopped: ok > 250", answers, "{at}: {ended:?}");
+            let killed_s = down.iter().find(|e| e["component"] == "web").and_then(|e| e["at_s"].as_f64());
+            let is_later = |tick: &&serde_json::Value| tick["from_s"].as_f64() > killed_s;
+            assert_eq!(ticks.iter().filter(is_later).any(ok), answers, "{at}: {ticks:?}");
         }
         // The second round has the cases in the other order. What lives on is started for the first trial and
         // wherever the one before has killed it without restarting it (both of the second round), and comes back in

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::bottleneck::Suspect;
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::compare::{Comparison, Method, Row, Scale};
@@ -12,14 +13,13 @@ use loadlab_analysis::scalability::{Level, Scalability};
 use loadlab_analysis::usl::{Interval, Knee};
 use loadlab_record::numbers::NumberSummary;
 use loadlab_record::quantile::Estimate;
-use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Summary;
 use serde_json::{Map, Value as Json, json};
 
 /// The run as JSON: what was tested, and for every case its figures over trials and its trials' summaries exactly as
 /// in the record. A cut-off trial's summary is reconstructed from what is left of it; a missing one is `null`, with
 /// the reason in `trouble`.
-pub fn json(run: &RunRecord) -> String {
+pub fn json(run: &DiagnosedRun) -> String {
     let findings = findings(run);
     let m = &run.manifest;
     let of_plan = if findings.are_of_plan { findings.figures.as_slice() } else { &[] };
@@ -64,7 +64,7 @@ fn case(case: &CaseFindings<'_>, of_plan: &[Metric]) -> Json {
     let trials: Vec<Json> = case
         .trials
         .iter()
-        .map(|t| json!({ "trial": t.number, "trouble": t.trouble, "summary": t.summary.as_deref() }))
+        .map(|t| json!({ "trial": t.number, "trouble": t.trouble, "summary": t.summary }))
         .collect();
     json!({
         "name": facts.name,
@@ -208,7 +208,7 @@ fn figure(case: &CaseFindings<'_>, metric: &Metric) -> Json {
 /// One row per figure of a trial: `case`, the axes, `trial`, `verdict`, `figure`, `value`, `unit`, `note`. Unknown
 /// figures have no value and the reason in `note` (`over 1000`: at least that; `estimate 41 interval 30..44`: too few
 /// samples; in older records `needs 1000`).
-pub fn csv(run: &RunRecord) -> String {
+pub fn csv(run: &DiagnosedRun) -> String {
     let findings = findings(run);
     let of_plan = if findings.are_of_plan { findings.figures.as_slice() } else { &[] };
     let mut out = String::new();
@@ -225,7 +225,7 @@ pub fn csv(run: &RunRecord) -> String {
         lead.extend(run.manifest.axes.iter().map(|axis| field(value_of(axis))));
         for trial in &case.trials {
             let lead = format!("{},{}", lead.join(","), trial.number);
-            match trial.summary.as_deref() {
+            match trial.summary {
                 Some(summary) => rows(&mut out, &lead, summary, (of_plan, trial.trouble.as_deref())),
                 None => {
                     let why = trial.trouble.as_deref().unwrap_or("missing");

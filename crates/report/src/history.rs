@@ -3,11 +3,11 @@
 //! A run's figures are its cases' medians over trials, as everywhere; whether a change is more than chance is not
 //! judged here.
 
+use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Metric, Unit, Value};
 use loadlab_record::manifest::{Manifest, RunEnded};
-use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;
 use serde_json::{Value as Json, json};
 
@@ -28,7 +28,7 @@ pub struct Listed {
     /// Its folder, in the form commands accept.
     pub name: String,
     /// Its record; summaries are enough.
-    pub run: RunRecord,
+    pub run: DiagnosedRun,
     /// It is the one that the runs of its plan are compared with.
     pub baseline: bool,
 }

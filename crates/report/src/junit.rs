@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
+use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::findings::findings;
-use loadlab_record::store::RunRecord;
 use loadlab_record::summary::{Expectation, Summary, Verdict};
 
 use crate::figures::described;
@@ -38,7 +38,7 @@ enum Came {
 }
 
 /// A run's expectations.
-pub fn junit(run: &RunRecord) -> String {
+pub fn junit(run: &DiagnosedRun) -> String {
     let findings = findings(run);
     let suites = findings.cases.iter().map(|case| Suite {
         name: &case.case.facts.name,
@@ -48,7 +48,7 @@ pub fn junit(run: &RunRecord) -> String {
             .iter()
             .map(|t| Trial {
                 number: (case.trials.len() > 1).then_some(t.number),
-                summary: t.summary.as_deref(),
+                summary: t.summary,
                 trouble: t.trouble.as_deref(),
             })
             .collect(),
@@ -64,7 +64,7 @@ pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String 
 
 /// A search as one test, which passes if an answer was found. Levels that missed are not failures: a search looks for
 /// them.
-pub fn junit_of_search(run: &RunRecord) -> String {
+pub fn junit_of_search(run: &DiagnosedRun) -> String {
     let name = escape(&run.manifest.name);
     let (answer, came) = match &run.manifest.search {
         Some(search) if search.level.is_some() => (search.found.clone(), "good"),

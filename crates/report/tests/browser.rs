@@ -12,10 +12,10 @@ use loadlab_analysis::findings::findings;
 use loadlab_analysis::metric;
 use loadlab_record::store::RunRecord;
 use loadlab_report::history::{Listed, trend};
-use loadlab_report::{compose, html};
+use loadlab_report::html;
 use serde_json::json;
 
-use crate::support::{Spec, component, edges, large, matrix, run, scaling, spec};
+use crate::support::{Spec, component, compose, edges, large, matrix, run, scaling, spec};
 
 fn page(name: &str, record: &RunRecord) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}.html"));
@@ -496,6 +496,7 @@ fn comparisons_are_drawn_and_copied() {
     pictures(&mut browser, "compared", "#figures .ratios");
     // the document of `loadlab compare`
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-compare.html");
+    let record = record.into();
     let found = findings(&record);
     let document = loadlab_report::compared(&within(&found.cases, found.comparing(Options::default())));
     std::fs::write(&file, html(&document)).expect("the target folder can be written");
@@ -515,7 +516,7 @@ fn a_trend_is_gone_through_from_run_to_run() {
         let specs = [spec("10 users", 10, 80, p50_ms), spec("100 users", 100, 160, 4.0 * p50_ms)];
         let mut record = run("checkout", &specs, 3, &["p95 < 100ms"]);
         record.manifest.started = format!("2026-11-{day:02}T09:30:00Z");
-        Listed { name: format!("checkout-202611{day:02}-093000"), run: record, baseline: day == 12 }
+        Listed { name: format!("checkout-202611{day:02}-093000"), run: record.into(), baseline: day == 12 }
     };
     let runs: Vec<Listed> = (10..28).rev().map(of).collect();
     let metrics = ["p50", "goodput"].map(|id| metric::named(id).expect("a figure"));

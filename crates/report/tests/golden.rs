@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use loadlab_record::store::{RunRecord, read_run};
-use loadlab_report::{compose, csv, html, json, junit, markdown, text};
+use loadlab_analysis::{DiagnosedRun, DiagnosedTrial};
+use loadlab_record::store::{RunRecord, read_run, read_run_with};
+use loadlab_report::{csv, html, json, junit, markdown, text};
 
-use crate::support::{Component, Spec, component, run, spec, write_record};
+use crate::support::{Component, Spec, component, compose, run, spec, write_record};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -80,6 +81,7 @@ fn every_format_is_as_committed() {
     check("report-80.txt", &text(&document, 80, false));
     check("report-200.txt", &text(&document, 200, false));
     check("report.md", &markdown(&document));
+    let record = record.into();
     check("report.json", &json(&record));
     check("report.csv", &csv(&record));
     check("junit.xml", &junit(&record));
@@ -93,5 +95,19 @@ fn a_record_read_back_makes_the_same_report() {
     let first = record();
     let again = record();
     assert_eq!(html(&compose(&first)), html(&compose(&again)));
-    assert_eq!(json(&first), json(&again));
+    assert_eq!(json(&first.into()), json(&again.into()));
+}
+
+/// What is dropped as soon as a trial is diagnosed is in no report.
+#[test]
+fn a_run_diagnosed_while_it_is_read_makes_the_same_report() {
+    let whole = DiagnosedRun::from(record());
+    let (lean, diagnosed) = read_run_with(&golden().join("run"), DiagnosedTrial::take).expect("a record");
+    let trials = || lean.cases.iter().flat_map(|case| &case.trials);
+    assert!(trials().all(|trial| trial.intervals.iter().all(|i| i.is("response"))));
+    let lean = DiagnosedRun::new(RunRecord { notes: whole.notes.clone(), ..lean }, diagnosed);
+    assert_ne!(*lean, *whole, "something is dropped");
+    for form in [json, csv, junit, |run: &DiagnosedRun| html(&loadlab_report::compose(run))] {
+        assert_eq!(form(&lean), form(&whole));
+    }
 }

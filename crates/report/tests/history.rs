@@ -2,6 +2,7 @@
 
 use loadlab_analysis::metric::named;
 use loadlab_record::manifest::RunEnded;
+use loadlab_record::store::RunRecord;
 use loadlab_report::history::{Listed, list_json, list_text, trend, trend_text};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown};
@@ -14,11 +15,17 @@ fn runs() -> Vec<Listed> {
         let specs = [spec("10 users", 10, rate, p50_ms), spec("100 users", 100, 2 * rate, 4.0 * p50_ms)];
         let mut record = run("checkout", &specs, 2, &["p95 < 100ms"]);
         record.manifest.started = format!("2026-11-{day:02}T09:30:00Z");
-        Listed { name: format!("checkout-202611{day:02}-093000"), run: record, baseline: day == 18 }
+        Listed { name: format!("checkout-202611{day:02}-093000"), run: record.into(), baseline: day == 18 }
     };
     let mut all = vec![of(20, 55, 12.0), of(19, 80, 8.0), of(18, 81, 7.9)];
-    all[0].run.manifest.how = RunEnded::Interrupted;
+    change(&mut all[0], |run| run.manifest.how = RunEnded::Interrupted);
     all
+}
+
+fn change(listed: &mut Listed, change: impl FnOnce(&mut RunRecord)) {
+    let mut record = (*listed.run).clone();
+    change(&mut record);
+    listed.run = record.into();
 }
 
 #[test]
@@ -104,9 +111,9 @@ fn a_trend_is_drawn_case_by_case_with_the_baseline() {
 /// Runs of other plans, of other files with the same name, and with other settings are other series.
 #[test]
 fn a_series_is_one_plans() {
-    let with = |change: &dyn Fn(&mut loadlab_record::manifest::Manifest)| {
+    let with = |edit: &dyn Fn(&mut loadlab_record::manifest::Manifest)| {
         let mut all = runs();
-        change(&mut all[1].run.manifest);
+        change(&mut all[1], |run| edit(&mut run.manifest));
         let p50 = named("p50").expect("a figure");
         let text = trend_text(&all, &p50, &|name| name == "10 users", 100, false);
         let titles = text.lines().filter(|l| l.ends_with(": p50")).map(str::to_owned);
@@ -129,8 +136,10 @@ fn a_series_is_one_plans() {
     assert_eq!(other, ["checkout / 10 users: p50", "checkout (elsewhere/plan.yaml) / 10 users: p50"]);
     // What a series lacks is reported.
     let mut all = runs();
-    all[0].run.cases.truncate(1);
-    all[0].run.manifest.cases.truncate(1);
+    change(&mut all[0], |run| {
+        run.cases.truncate(1);
+        run.manifest.cases.truncate(1);
+    });
     let p50 = named("p50").expect("a figure");
     let text = trend_text(&all, &p50, &|_| true, 100, false);
     assert!(text.contains("Left out: 1 of 3 runs without this case."), "{text}");

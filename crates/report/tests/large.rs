@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use loadlab_record::store::read_run;
-use loadlab_report::{compose, html};
+use loadlab_report::html;
 
-use crate::support::{large, write_record};
+use crate::support::{compose, large, write_record};
 
 /// `LARGE_CASES`, `LARGE_SECONDS` override the defaults, for measurements: the record stays in the target folder.
 fn chosen(name: &str, default: u64) -> u64 {

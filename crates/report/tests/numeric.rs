@@ -5,9 +5,9 @@ use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;
 use loadlab_report::document::{Block, Document, Trends};
 use loadlab_report::plane::Plane;
-use loadlab_report::{compose, html, markdown, text};
+use loadlab_report::{html, markdown, text};
 
-use crate::support::{Spec, matrix, spec};
+use crate::support::{Spec, compose, matrix, spec};
 
 fn trends(document: &Document) -> Option<&Trends> {
     document

@@ -4,9 +4,9 @@ use loadlab_record::sample::Sample;
 use loadlab_record::store::RunRecord;
 use loadlab_report::colour::Colour;
 use loadlab_report::document::{Block, Chart, Document, Multiples};
-use loadlab_report::{compose, html, markdown, text};
+use loadlab_report::{html, markdown, text};
 
-use crate::support::{Component, Spec, component, run, spec};
+use crate::support::{Component, Spec, component, compose, run, spec};
 
 fn parts(document: &Document, case: &str) -> Vec<Multiples> {
     let section = document.sections.iter().find(|s| s.id == case).expect("a case");

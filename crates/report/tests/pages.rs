@@ -5,9 +5,9 @@ use std::path::Path;
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::RunRecord;
-use loadlab_report::{brief, compose, csv, html, json, markdown, text};
+use loadlab_report::{brief, csv, html, json, markdown, text};
 
-use crate::support::{Component, Spec, component, edges, run, spec};
+use crate::support::{Component, Spec, component, compose, edges, run, spec};
 
 /// Names that try to be markup.
 const UGLY: &str = "</script><img src=x onerror=alert(1)> & \"quoted\" 'name' | `tick` \u{2028}\u{202e}txet 負荷試験 🦀 a-very-long-name-without-any-blank-in-it-that-goes-on-and-on-and-on-and-on-for-longer-than-any-screen-is-wide";
@@ -54,8 +54,8 @@ fn ugly() -> RunRecord {
 
 fn write(name: &str, record: &RunRecord) -> [String; 5] {
     let document = compose(record);
-    let forms =
-        [text(&document, 100, false), markdown(&document), html(&document), json(record), csv(record)];
+    let run = record.clone().into();
+    let forms = [text(&document, 100, false), markdown(&document), html(&document), json(&run), csv(&run)];
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for (form, ending) in forms.iter().zip(["txt", "md", "html", "json", "csv"]) {
         std::fs::write(dir.join(format!("{name}.{ending}")), form).expect("the target folder can be written");
@@ -183,7 +183,7 @@ fn the_end_of_a_run_fits_a_screen() {
         };
         let specs: Vec<Spec> = (1..=cases).map(case).collect();
         let record = run("a run", &specs, trials, &["p50 < 50ms"]);
-        let end = text(&brief(&record), 80, false);
+        let end = text(&brief(&record.into()), 80, false);
         let lines: Vec<&str> = end.lines().collect();
         assert!(lines.len() <= 45, "{} lines of {cases} cases:\n{end}", lines.len());
         for line in lines {

@@ -7,9 +7,9 @@ use loadlab_report::colour::Colour;
 use loadlab_report::document::{Block, Document, Section};
 use loadlab_report::plane::{Around, Axis, Group, Mark, Plane, Spot};
 use loadlab_report::terminal::width_of;
-use loadlab_report::{compose, html, markdown, text};
+use loadlab_report::{html, markdown, text};
 
-use crate::support::scaling;
+use crate::support::{compose, scaling};
 
 fn planes(document: &Document) -> Vec<&Plane> {
     let blocks = document.sections.iter().flat_map(|s| &s.blocks);

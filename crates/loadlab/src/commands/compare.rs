@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_analysis::Exit;
 use loadlab_analysis::compare::{Comparison, Options};
 use loadlab_analysis::differences::{Comparing, across, base_of, pair, side, within};
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_record::store::{RunRecord, read_run};
+use loadlab_analysis::{DiagnosedRun, Exit};
 
 use crate::args::{CompareArgs, CompareFormat};
 use crate::exit::{Ended, note};
@@ -55,8 +54,8 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
             None => names.push(text),
         }
     }
-    let mut runs: Vec<RunRecord> =
-        dirs.iter().map(|dir| read_run(dir).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
+    let mut runs: Vec<DiagnosedRun> =
+        dirs.iter().map(|dir| runs::read(dir).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
     if let Some(base) = &args.baseline {
         if let Some(name) = names.first() {
             return Err(format!("`{name}` is not a run\nhint: --baseline compares runs case by case"));
@@ -100,7 +99,7 @@ fn no_run(text: &str) -> String {
 }
 
 /// The run to compare with: the one named, or the one pinned for the plan next to the run.
-fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result<RunRecord, String> {
+fn baseline(args: &CompareArgs, named: Option<&Path>, run: &DiagnosedRun) -> Result<DiagnosedRun, String> {
     let dir = match named {
         Some(named) => {
             run_of(args, &named.display().to_string())?.ok_or_else(|| no_run(&named.display().to_string()))?
@@ -113,7 +112,7 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result
             run.dir.display()
         ));
     }
-    let base = read_run(&dir).map_err(|e| e.to_string())?;
+    let base = runs::read(&dir).map_err(|e| e.to_string())?;
     if base.manifest.plan_sha256 != run.manifest.plan_sha256 {
         note("the plan has changed since the baseline; cases are compared by name");
     }
@@ -159,7 +158,7 @@ fn listed(run: &Findings<'_>) -> String {
 }
 
 /// Every later run against the first: cases with the same name, or the only case of each.
-fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result<Vec<Comparison>, String> {
+fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Result<Vec<Comparison>, String> {
     let mut found = Vec::new();
     let base = &all[0];
     for (place, other) in all.iter().enumerate().skip(1) {
@@ -200,13 +199,13 @@ fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result
 }
 
 /// Reports cases that are compared with nothing: a reader who sees that nothing is worse must know what that covers.
-fn lone(run: &RunRecord, reported: &Findings<'_>, compared: &[usize]) {
+fn lone(run: &DiagnosedRun, reported: &Findings<'_>, compared: &[usize]) {
     for (_, case) in reported.cases.iter().enumerate().filter(|(place, _)| !compared.contains(place)) {
         let (name, dir) = (&case.case.facts.name, run.dir.display());
         note(&format!("case `{name}` of {dir} is not compared: the other run has no such case"));
     }
 }
 
-fn dir_name(run: &RunRecord) -> String {
+fn dir_name(run: &DiagnosedRun) -> String {
     run.dir.file_name().map_or_else(|| run.dir.display().to_string(), |n| n.to_string_lossy().into_owned())
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{self as plan, Plan};
-use loadlab_record::store::read_run;
 use loadlab_run::{
     Generator, RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find,
 };
@@ -20,7 +19,7 @@ use super::url_plan::{self, Keys};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
-use crate::{mask, output, signals};
+use crate::{mask, output, runs, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// The default length of a trial.
@@ -265,7 +264,7 @@ fn finish(args: &FindArgs, found: &SearchResult) -> Ended {
         });
         output::print_json(&document);
     }
-    let written = read_run(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
+    let written = runs::read(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
         let junit =
             args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit_of_search(&run)));
         let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));

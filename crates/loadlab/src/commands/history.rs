@@ -5,10 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_analysis::Exit;
 use loadlab_analysis::metric;
 use loadlab_analysis::metric::Metric;
-use loadlab_record::store::{RunRecord, read_run};
+use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_report::document::CaseLink;
 use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend, trend_text};
 
@@ -18,7 +17,7 @@ use super::report;
 use crate::args::{Format, ListArgs, ShowArgs, TrendFormat};
 use crate::exit::{Ended, note};
 use crate::output::{self, Form};
-use crate::runs::{found, runs_in};
+use crate::runs::{self, found, runs_in};
 
 /// `loadlab list`.
 pub fn list(args: &ListArgs) -> Ended {
@@ -90,7 +89,7 @@ fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
 /// `loadlab show`.
 pub fn show(args: &ShowArgs) -> Ended {
     let shown = chosen(args).and_then(|(dir, case)| {
-        let mut run = read_run(&dir).map_err(|e| e.to_string())?;
+        let mut run = runs::read(&dir).map_err(|e| e.to_string())?;
         if let Some(case) = &case {
             only(&mut run, case)?;
         }
@@ -120,10 +119,10 @@ fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
 }
 
 /// Keeps one case of a run, or those that a pattern matches.
-fn only(run: &mut RunRecord, case: &str) -> Result<(), String> {
+fn only(run: &mut DiagnosedRun, case: &str) -> Result<(), String> {
     let names: Vec<String> = run.cases.iter().map(|c| format!("`{}`", c.facts.name)).collect();
     let is_exact = run.cases.iter().any(|c| c.facts.name == case || c.facts.dir == case);
-    run.cases.retain(|c| match is_exact {
+    run.retain_cases(|c| match is_exact {
         true => c.facts.name == case || c.facts.dir == case,
         false => loadlab_plan::glob(case, &c.facts.name),
     });
@@ -138,7 +137,7 @@ fn only(run: &mut RunRecord, case: &str) -> Result<(), String> {
 }
 
 /// A line for each case: verdict, name, figures.
-fn brief(run: &RunRecord) -> String {
+fn brief(run: &DiagnosedRun) -> String {
     let paint = Paint { colour: output::out_has_colour() };
     let cases = loadlab_report::compose(run).cases;
     let name = cases.iter().map(|c| terminal::width_of(&c.name)).max().unwrap_or(0);

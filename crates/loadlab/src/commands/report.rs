@@ -1,18 +1,17 @@
 //! `loadlab report`: a record → a document, at any later time.
 
-use loadlab_analysis::Exit;
+use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_record::files;
-use loadlab_record::store::{RunRecord, read_run};
 use loadlab_report::Layout;
 
 use crate::args::{Format, ReportArgs};
 use crate::exit::Ended;
 use crate::output::{self, Form};
-use crate::runs::found;
+use crate::runs::{self, found};
 
 /// Runs it.
 pub fn command(args: &ReportArgs) -> Ended {
-    let run = match found(&args.run, &args.dir).and_then(|dir| read_run(&dir).map_err(|e| e.to_string())) {
+    let run = match found(&args.run, &args.dir).and_then(|dir| runs::read(&dir).map_err(|e| e.to_string())) {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::BadPlan, error),
     };
@@ -33,7 +32,7 @@ fn form_of(format: Format) -> Form {
 }
 
 /// The run in one of the formats.
-pub fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
+pub fn render(run: &DiagnosedRun, format: Format, to_file: bool) -> String {
     match format {
         Format::Text => {
             let (width, colour) = shape(to_file);
@@ -56,7 +55,7 @@ fn shape(to_file: bool) -> (usize, bool) {
     }
 }
 
-fn in_layout(run: &RunRecord, layout: Layout, to_file: bool) -> String {
+fn in_layout(run: &DiagnosedRun, layout: Layout, to_file: bool) -> String {
     let (width, colour) = shape(to_file);
     loadlab_report::render::text::table(&loadlab_report::layout(run, layout), width, colour)
 }
@@ -65,7 +64,7 @@ fn in_layout(run: &RunRecord, layout: Layout, to_file: bool) -> String {
 ///
 /// # Errors
 /// In words, what could not be written.
-pub fn write_reports(run: &RunRecord) -> Result<(), String> {
+pub fn write_reports(run: &DiagnosedRun) -> Result<(), String> {
     let document = loadlab_report::compose(run);
     for (name, text) in
         [("report.md", loadlab_report::markdown(&document)), ("report.html", loadlab_report::html(&document))]
@@ -81,12 +80,12 @@ pub fn write_reports(run: &RunRecord) -> Result<(), String> {
 
 /// A run's HTML report: the written one, or made now if it could not be written; `None` without a record.
 pub fn page_of(dir: &std::path::Path) -> Option<String> {
-    let made = || read_run(dir).ok().map(|run| loadlab_report::html(&loadlab_report::compose(&run)));
+    let made = || runs::read(dir).ok().map(|run| loadlab_report::html(&loadlab_report::compose(&run)));
     std::fs::read_to_string(dir.join("report.html")).ok().or_else(made)
 }
 
 /// The summary at the end of a run, for standard output.
-pub fn brief(run: &RunRecord) -> String {
+pub fn brief(run: &DiagnosedRun) -> String {
     let (width, colour) = (output::out_width(), output::out_has_colour());
     loadlab_report::text(&loadlab_report::brief(run), width, colour)
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_record::manifest::RunEnded;
-use loadlab_record::store::read_run;
 use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
 use loadlab_run::{Generator, RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
@@ -18,7 +17,7 @@ use super::report;
 use crate::args::RunArgs;
 use crate::exit::{self, Ended, note};
 use crate::view::{OutputMode, Serving, View};
-use crate::{mask, output, signals};
+use crate::{mask, output, runs, signals};
 
 /// The argument that turns this program into a run's guardian.
 pub const GUARDIAN: &str = "__guardian";
@@ -77,7 +76,7 @@ pub fn command(args: &RunArgs) -> Ended {
 fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
     // A record that already existed is not ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    let written = is_ours && read_run(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
+    let written = is_ours && runs::read(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
     if written && !args.progress.quiet {
         note(&format!("the record so far is in {}", how.out.display()));
     }
@@ -148,7 +147,7 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     if args.json {
         output::print_json(&json_of(result));
     }
-    let run = match read_run(&result.dir) {
+    let run = match runs::read(&result.dir) {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
     };

@@ -4,13 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loadlab_analysis::Exit;
 use loadlab_analysis::compare::{Call, Comparison, Options, Row, Scale};
 use loadlab_analysis::differences::pair;
 use loadlab_analysis::findings::findings;
+use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
 use loadlab_load::target;
-use loadlab_record::store::{RunRecord, read_run};
 use loadlab_record::units::significant;
 use loadlab_run::{Generator, RunError, RunOptions, RunResult, conduct, preflight};
 use loadlab_system::open_files;
@@ -24,7 +23,7 @@ use super::{bench, report};
 use crate::args::{ArrivalsArg, BenchArgs, PlanChoice, WhenBehindArg};
 use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
-use crate::{mask, output, signals};
+use crate::{mask, output, runs, signals};
 
 /// Runs it.
 pub fn command(args: &BenchArgs) -> Ended {
@@ -216,7 +215,7 @@ fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
 }
 
 fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
-    let run = match read_run(&result.dir) {
+    let run = match runs::read(&result.dir) {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
     };
@@ -242,7 +241,7 @@ fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
 }
 
 /// Compares the second URL's trials with those of the first.
-fn compared(args: &BenchArgs, run: &RunRecord) -> Option<Comparison> {
+fn compared(args: &BenchArgs, run: &DiagnosedRun) -> Option<Comparison> {
     let all = findings(run);
     let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
     match all.cases.as_slice() {
@@ -323,7 +322,7 @@ fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: O
 }
 
 /// The output of `bench` without a record.
-fn show_one(args: &BenchArgs, run: &RunRecord) {
+fn show_one(args: &BenchArgs, run: &DiagnosedRun) {
     let Some(trial) = run.cases.iter().flat_map(|c| &c.trials).next() else { return };
     let Some(summary) = &trial.summary else { return };
     if args.json {

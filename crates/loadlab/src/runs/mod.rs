@@ -4,7 +4,8 @@ pub mod baselines;
 
 use std::path::{Path, PathBuf};
 
-use loadlab_record::store::{StoreError, read_summaries};
+use loadlab_analysis::{DiagnosedRun, DiagnosedTrial};
+use loadlab_record::store::{StoreError, read_run_with, read_summaries};
 use loadlab_report::history::Listed;
 
 use crate::exit::note;
@@ -23,10 +24,19 @@ pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
         return Ok(named);
     }
     let newest = runs_in(runs, None)?.into_iter().next();
-    newest.map(|listed| listed.run.dir).ok_or_else(|| {
+    newest.map(|listed| listed.run.dir.clone()).ok_or_else(|| {
         let hint = "`loadlab run` and `loadlab bench --save` make one";
         format!("no run in {}\nhint: {hint}; --runs-dir DIR names another folder", runs.display())
     })
+}
+
+/// Reads a run for reports and comparisons; each trial is diagnosed as soon as it is read.
+///
+/// # Errors
+/// As [`loadlab_record::store::read_run`].
+pub fn read(dir: &Path) -> Result<DiagnosedRun, StoreError> {
+    let (record, diagnosed) = read_run_with(dir, DiagnosedTrial::take)?;
+    Ok(DiagnosedRun::new(record, diagnosed))
 }
 
 /// Runs in a folder, newest first. What cannot be read is reported and left out; other folders are ignored.
@@ -48,7 +58,7 @@ pub fn runs_in(dir: &Path, name: Option<&str>) -> Result<Vec<Listed>, String> {
             Ok(run) if name.is_none_or(|name| name == run.manifest.name) => {
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
                 let baseline = baselines.name_of(&run.manifest.name) == Some(&name);
-                runs.push(Listed { name, run, baseline });
+                runs.push(Listed { name, run: run.into(), baseline });
             }
             Ok(_) | Err(StoreError::NoManifest { .. }) => {}
             Err(error) => note(&error.to_string()),

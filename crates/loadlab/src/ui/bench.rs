@@ -10,7 +10,7 @@ use crate::mask;
 /// The report as a page; `title` names what was benched, `expect` what had to hold.
 pub fn page(title: &str, expect: &[String], result: BenchResult) -> String {
     let expect: Vec<String> = expect.iter().map(|e| mask::text(e).into_owned()).collect();
-    loadlab_report::html(&loadlab_report::compose(&record(&mask::text(title), &expect, result)))
+    loadlab_report::html(&loadlab_report::compose(&record(&mask::text(title), &expect, result).into()))
 }
 
 /// A run of one case and one trial. None of it is on disk.

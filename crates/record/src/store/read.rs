@@ -111,6 +111,19 @@ impl TrialRecord {
 /// [`StoreError::NoManifest`], [`StoreError::Version`], [`StoreError::Read`], and [`StoreError::Garbled`] for damage
 /// that an ended writer does not explain.
 pub fn read_run(dir: &Path) -> Result<RunRecord> {
+    Ok(read_run_with(dir, |_, _, _| ())?.0)
+}
+
+/// Like [`read_run`], and calls `conclude` with each trial as soon as it is read, on all cores. It may empty what its
+/// results replace, so that memory does not grow with all that a run has written. Returns the results by case and
+/// trial.
+///
+/// # Errors
+/// As [`read_run`].
+pub fn read_run_with<T: Send + Sync>(
+    dir: &Path,
+    conclude: impl Fn(&Manifest, &CaseFacts, &mut TrialRecord) -> T + Sync,
+) -> Result<(RunRecord, Vec<Vec<T>>)> {
     let mut notes = Notes { dir, said: Vec::new() };
     let manifest = read_manifest(dir)?;
     let mut found = Vec::new();
@@ -120,18 +133,24 @@ pub fn read_run(dir: &Path) -> Result<RunRecord> {
         }
         found.push(trials_in(&dir.join(CASES).join(&facts.dir), dir)?);
     }
-    let all: Vec<&Found> = found.iter().flat_map(|(trials, _)| trials).collect();
-    let mut read = at_once(&all, |(number, path)| {
+    let of_cases = manifest.cases.iter().zip(&found);
+    let all: Vec<(&CaseFacts, &Found)> =
+        of_cases.flat_map(|(facts, (trials, _))| trials.iter().map(move |found| (facts, found))).collect();
+    let mut read = at_once(&all, |(facts, (number, path))| {
         let mut notes = Notes { dir, said: Vec::new() };
-        Ok((read_trial(*number, path.clone(), &mut notes)?, notes.said))
+        let mut trial = read_trial(*number, path.clone(), &mut notes)?;
+        let concluded = conclude(&manifest, facts, &mut trial);
+        Ok(((trial, concluded), notes.said))
     })
     .into_iter();
-    let mut cases = Vec::new();
+    let (mut cases, mut conclusions) = (Vec::new(), Vec::new());
     for (facts, (trials, said)) in manifest.cases.iter().zip(&found) {
         notes.said.extend_from_slice(said);
-        let trials: Result<Vec<(TrialRecord, Vec<String>)>> = read.by_ref().take(trials.len()).collect();
-        let (trials, said): (Vec<_>, Vec<_>) = trials?.into_iter().unzip();
+        let trials: Result<Vec<_>> = read.by_ref().take(trials.len()).collect();
+        let (trials, said): (Vec<_>, Vec<Vec<String>>) = trials?.into_iter().unzip();
+        let (trials, concluded): (Vec<TrialRecord>, Vec<T>) = trials.into_iter().unzip();
         notes.said.extend(said.into_iter().flatten());
+        conclusions.push(concluded);
         if trials.len() as u64 != u64::from(manifest.trials) {
             let what = format!("{} of {} trials found", trials.len(), manifest.trials);
             notes.say(&dir.join(CASES).join(&facts.dir), &what);
@@ -143,7 +162,7 @@ pub fn read_run(dir: &Path) -> Result<RunRecord> {
             notes.say(&dir.join(CASES).join(&name), "not a case of the manifest, ignored");
         }
     }
-    Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
+    Ok((RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said }, conclusions))
 }
 
 /// Reads a run's manifest and its trials' summaries, without their seconds: enough for lists of many runs. Trials

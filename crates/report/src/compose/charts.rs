@@ -21,8 +21,7 @@ pub fn of_case(
     by_component: BTreeMap<String, Vec<Sample>>,
     order: &PlanOrder<'_>,
 ) -> Vec<Multiples> {
-    let Some((record, summary)) = case.typical().and_then(|t| Some((t.record?, t.summary.as_deref()?)))
-    else {
+    let Some((record, summary)) = case.typical().and_then(|t| Some((t.record?, t.summary?))) else {
         return Vec::new();
     };
     let Some(shown) = shown_s(record) else { return Vec::new() };

@@ -1,13 +1,13 @@
 //! How the run was made: everything needed to repeat it, and to know what it ran on.
 
+use loadlab_analysis::DiagnosedRun;
 use loadlab_record::manifest::RunEnded;
-use loadlab_record::store::RunRecord;
 
 use crate::document::{Block, Fact, Remark, Section, Weight};
 use crate::figures::{bytes, plural};
 
 /// One line under the title.
-pub fn subtitle(run: &RunRecord) -> String {
+pub fn subtitle(run: &DiagnosedRun) -> String {
     let m = &run.manifest;
     let host = &m.host;
     format!(
@@ -21,7 +21,7 @@ pub fn subtitle(run: &RunRecord) -> String {
 }
 
 /// The last section.
-pub fn section(run: &RunRecord) -> Section {
+pub fn section(run: &DiagnosedRun) -> Section {
     let m = &run.manifest;
     let mut blocks = Vec::new();
     if !m.words.is_empty() {
@@ -50,7 +50,7 @@ pub fn section(run: &RunRecord) -> Section {
     Section { is_folded: true, ..Section::new("made", "Setup", blocks) }
 }
 
-fn facts(run: &RunRecord) -> Vec<Fact> {
+fn facts(run: &DiagnosedRun) -> Vec<Fact> {
     let m = &run.manifest;
     let ended = match m.how {
         RunEnded::Complete => "complete",

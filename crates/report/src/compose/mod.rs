@@ -27,17 +27,17 @@ mod steps;
 mod system;
 mod tables;
 
+use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Metric, Unit};
-use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;
 
 use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Remark, Section, Table};
 use crate::figures;
 
 /// The report of a run.
-pub fn compose(run: &RunRecord) -> Document {
+pub fn compose(run: &DiagnosedRun) -> Document {
     let findings = findings(run);
     let m = &run.manifest;
     let order = PlanOrder(m.components.iter().map(|c| c.name.as_str()).collect());
@@ -58,7 +58,7 @@ pub fn compose(run: &RunRecord) -> Document {
 
 /// What fits on a terminal at the end of a run: the answer, the cases side by side, the components that matter, the
 /// expectations, and the evidence against the result.
-pub fn brief(run: &RunRecord) -> Document {
+pub fn brief(run: &DiagnosedRun) -> Document {
     let findings = findings(run);
     let m = &run.manifest;
     // Readers of a search want its path; its levels are in the other formats.
@@ -89,7 +89,7 @@ pub fn brief(run: &RunRecord) -> Document {
 /// Components that a terminal shows at the end of a run.
 const COMPONENTS_IN_BRIEF: usize = 3;
 
-fn document(run: &RunRecord, findings: &Findings<'_>, sections: Vec<Section>) -> Document {
+fn document(run: &DiagnosedRun, findings: &Findings<'_>, sections: Vec<Section>) -> Document {
     let statement = &findings.statement;
     let mut answer = vec![Fact::new("Result", &statement.result)];
     answer.extend(differences::fact(findings));
@@ -107,7 +107,7 @@ fn document(run: &RunRecord, findings: &Findings<'_>, sections: Vec<Section>) ->
 }
 
 /// What was tested, with what all cases have in common.
-fn tested(run: &RunRecord, findings: &Findings<'_>) -> String {
+fn tested(run: &DiagnosedRun, findings: &Findings<'_>) -> String {
     let tested = &findings.statement.tested;
     match cases::constant_axes(findings, &run.manifest.axes) {
         Some(constant) => format!("{tested} All with {constant}."),
@@ -115,7 +115,7 @@ fn tested(run: &RunRecord, findings: &Findings<'_>) -> String {
     }
 }
 
-fn the_system(findings: &Findings<'_>, run: &RunRecord) -> Section {
+fn the_system(findings: &Findings<'_>, run: &DiagnosedRun) -> Section {
     let drawings = system::drawings(findings, &run.manifest);
     let blocks = if drawings.is_empty() { Vec::new() } else { vec![Block::System(drawings)] };
     Section::new("system", "System", blocks)
@@ -238,7 +238,7 @@ impl Layout {
 }
 
 /// A run's cases in the layout of another tool.
-pub fn layout(run: &RunRecord, layout: Layout) -> Table {
+pub fn layout(run: &DiagnosedRun, layout: Layout) -> Table {
     layout.table(&findings(run))
 }
 

@@ -70,7 +70,7 @@ impl Groups {
 }
 
 fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Option<Drawing> {
-    let summary = case.typical().and_then(|t| t.summary.as_deref()).or_else(|| case.whole().next())?;
+    let summary = case.typical().and_then(|t| t.summary).or_else(|| case.whole().next())?;
     if summary.components.is_empty() {
         return None;
     }

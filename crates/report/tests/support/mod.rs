@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
+use loadlab_analysis::{DiagnosedRun, LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::example::{Example, ExampleReason};
@@ -16,6 +16,7 @@ use loadlab_record::manifest::{CaseFacts, ComponentFacts, Host, Manifest, RunEnd
 use loadlab_record::sample::Sample;
 use loadlab_record::store::{CaseRecord, RunRecord, RunWriter, TrialRecord};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss};
+use loadlab_report::document::Document;
 
 /// A case to generate.
 #[derive(Clone)]
@@ -579,4 +580,9 @@ pub fn large(cases: u64, seconds: u64, components: usize) -> RunRecord {
         })
         .collect();
     run("users until it gives", &specs, 1, &["p99 < 200ms"])
+}
+
+/// The report of a record in memory.
+pub fn compose(record: &RunRecord) -> Document {
+    loadlab_report::compose(&DiagnosedRun::from(record.clone()))
 }
