@@ -55,12 +55,14 @@ pub const FOR_TESTS: &[Need] = &[
     need("rabbitmq-server", "rabbitmq-server", "the queue of labs/trade-processor"),
     need("redis-server", "redis-server", "the storage of labs/trade-processor"),
     need("redis-cli", "redis-tools", "empties it, and lists what it holds"),
+    need("nats-server", "nats-server", "carries what the agents of a swarm say"),
     need("go", "golang-go", "servers of systems with a planted bottleneck"),
 ];
 
 /// What `cargo xtask planted` uses.
 pub const FOR_PLANTED: &[Need] = &[
     need("cc", "build-essential", "servers of planted systems"),
+    need("nats-server", "nats-server", "carries what the agents of a swarm say"),
     need("go", "golang-go", "the same"),
     need("node", "nodejs", "the same"),
     need("python3", "python3", "the same"),

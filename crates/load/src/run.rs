@@ -41,6 +41,16 @@ impl Control {
     pub fn abort(&self) {
         self.0.store(ABORT, Ordering::Relaxed);
     }
+
+    /// Whether it was stopped or aborted.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != RUN
+    }
+
+    /// Whether it was aborted.
+    pub fn is_aborted(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ABORT
+    }
 }
 
 /// When a load begins, on the clock of [`crate::io::epoll::now_ns`], and its place in its trial.

@@ -11,6 +11,8 @@ mod runs;
 mod screen;
 mod serve;
 mod signals;
+#[cfg(feature = "swarm")]
+mod swarm;
 mod ui;
 mod view;
 
@@ -68,6 +70,8 @@ fn main() -> std::process::ExitCode {
         Command::Baseline(args) => baseline::command(&args),
         Command::Check(args) => check::command(&args),
         Command::Demo(args) => demo::command(&args),
+        #[cfg(feature = "swarm")]
+        Command::Agent(args) => commands::agent::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Schema => about::schema(),
         Command::Completions { shell } => about::completions(shell),

@@ -43,6 +43,7 @@ mod run_scalability;
 mod run_secrets;
 mod run_steps;
 mod run_story;
+mod run_swarm;
 mod run_talks;
 mod run_ui;
 mod run_user;

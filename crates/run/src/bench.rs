@@ -135,6 +135,7 @@ pub fn bench(
         is_watched: false,
         is_warmup_found: false,
         origin,
+        senders: None,
     };
     let measured = measure(&order, &state, None, emit);
     if let Some(watcher) = watcher {

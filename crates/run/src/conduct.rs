@@ -274,6 +274,7 @@ impl Conductor<'_> {
                 let ids = Ids::of(self.plan.cases(), schedule.len());
                 let (carried, watch) = (None, &self.how.watch);
                 let generator = &self.how.generator;
+                let senders = self.how.senders.as_deref();
                 let trial = Trial {
                     index,
                     place,
@@ -284,6 +285,7 @@ impl Conductor<'_> {
                     allowed,
                     threads,
                     generator,
+                    senders,
                     carried,
                     watch,
                 };

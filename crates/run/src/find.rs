@@ -304,6 +304,7 @@ impl SearchRun<'_> {
             allowed: &self.allowed,
             threads: self.how.threads,
             generator: &self.how.generator,
+            senders: None,
             carried: Some(&self.carried),
             watch: &self.how.watch,
         };

@@ -4,6 +4,7 @@
 //! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
 //! - [`find()`]: the search for capacity.
 //! - [`event`]: what is reported while it runs, one closed enum; live views read nothing else.
+//! - [`senders`]: other processes that send the loads, in place of this one.
 //! - [`journey`]: journeys of the plan in the form the engine needs.
 //! - [`preflight`]: whether this machine is fit for a load, before it runs.
 //!
@@ -19,6 +20,7 @@ mod manifest;
 mod options;
 mod readings;
 mod result;
+pub mod senders;
 mod site;
 mod state;
 mod translate;

@@ -1,11 +1,13 @@
 //! How a plan is to be run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use loadlab_load::target::Resolved;
 use loadlab_load::{IoChoice, LoadSpec};
 use loadlab_record::Secrets;
 
+use crate::senders::Senders;
 use crate::watch::Watch;
 
 /// Where and how the load's own threads work: plans do not specify that.
@@ -48,6 +50,8 @@ pub struct RunOptions {
     pub threads: usize,
     /// Where and how these threads work.
     pub generator: Generator,
+    /// Who sends the loads, if not this process.
+    pub senders: Option<Arc<dyn Senders>>,
     /// What is watched if the plan names no components.
     pub watch: Watch,
     /// Someone is shown the events as they happen.

@@ -103,20 +103,31 @@ struct Thread {
 
 /// What a part reports, as bytes.
 pub fn pack(part: &Part) -> Vec<u8> {
+    match part {
+        Part::Counted(batch) => pack_counted(batch),
+        Part::Ended(end) => pack_ended(end),
+    }
+}
+
+/// What a part counted in a second, as bytes.
+pub fn pack_counted(batch: &Batch) -> Vec<u8> {
     let mut body = Vec::new();
-    let head = match part {
-        Part::Counted(batch) => {
-            write_histograms(batch, &mut body);
-            Head::Counted(Box::new(counted(batch)))
-        }
-        Part::Ended(end) => Head::Ended(Box::new(ended(end))),
-    };
-    let head = serde_json::to_vec(&head).expect("numbers and texts");
+    write_histograms(batch, &mut body);
+    packed(&Head::Counted(Box::new(counted(batch))), &body)
+}
+
+/// The end of a part, as bytes.
+pub fn pack_ended(end: &PartEnd) -> Vec<u8> {
+    packed(&Head::Ended(Box::new(ended(end))), &[])
+}
+
+fn packed(head: &Head, body: &[u8]) -> Vec<u8> {
+    let head = serde_json::to_vec(head).expect("numbers and texts");
     let mut length = Vec::new();
     write_number(head.len() as u64, &mut length);
     // Writing to memory does not fail.
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::fast());
-    [length, head, body].iter().for_each(|piece| packed.write_all(piece).expect("memory"));
+    [length.as_slice(), &head, body].iter().for_each(|piece| packed.write_all(piece).expect("memory"));
     packed.finish().expect("memory")
 }
 

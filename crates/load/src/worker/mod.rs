@@ -269,9 +269,12 @@ impl<'r> Worker<'r> {
         self.fail_unwritten(ops);
         self.settle_parts(ops);
         let in_flight = self.measure.recorder.in_flight;
-        self.arrive(ops);
-        self.measure.recorder.flush(now, self.measure.recorder.in_flight == in_flight);
         let control = self.control.load(Ordering::Relaxed);
+        // One that is aborted before it begins sends nothing.
+        if control != ABORT {
+            self.arrive(ops);
+        }
+        self.measure.recorder.flush(now, self.measure.recorder.in_flight == in_flight);
         let now = self.now(ops);
         self.look_for_gap(now);
         if self.stopped.is_none() && (now >= self.end_ns || control != RUN) {

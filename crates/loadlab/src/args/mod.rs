@@ -75,6 +75,12 @@ pub enum Command {
     Baseline(BaselineArgs),
     /// Serve a small web service to try loadlab on
     Demo(DemoArgs),
+    /// Send parts of loads that a coordinator orders (`run --swarm`)
+    ///
+    /// Connects to a NATS server and waits for runs that are signed with the coordinator's key. It loads this machine
+    /// alone, and the hosts that its own command line allows.
+    #[cfg(feature = "swarm")]
+    Agent(AgentArgs),
     /// Remove what killed runs left behind; live runs are not touched
     Clean(CleanArgs),
     /// Print the JSON Schema of plans, for editors
@@ -186,7 +192,15 @@ pub struct RunArgs {
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
+    #[cfg(feature = "swarm")]
+    #[command(flatten)]
+    pub swarm: SwarmArgs,
 }
+
+#[cfg(feature = "swarm")]
+mod swarming;
+#[cfg(feature = "swarm")]
+pub use swarming::{AgentArgs, SwarmArgs, SwarmPlace};
 
 /// How progress is shown.
 #[derive(Debug, Arguments)]

@@ -236,6 +236,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: args.resolve.clone(),
         threads: default_threads(&[]),
+        senders: None,
         generator: Generator::default(),
         watch: watch_at(args)?,
         is_watched: !args.progress.quiet || args.ui.ui.is_some(),

@@ -1,6 +1,8 @@
 //! The implementation of each command.
 
 pub mod about;
+#[cfg(feature = "swarm")]
+pub mod agent;
 pub mod baseline;
 pub mod bench;
 pub mod check;

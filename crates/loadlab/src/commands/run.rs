@@ -16,6 +16,8 @@ use super::check::{self, ReadPlan};
 use super::report;
 use crate::args::RunArgs;
 use crate::exit::{self, Ended, note};
+#[cfg(feature = "swarm")]
+use crate::swarm;
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, runs, signals};
 
@@ -42,7 +44,7 @@ pub fn command(args: &RunArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    let how = match how_of(args, &read) {
+    let mut how = match how_of(args, &read) {
         Ok(how) => how,
         Err(ended) => return ended,
     };
@@ -54,6 +56,21 @@ pub fn command(args: &RunArgs) -> Ended {
     for foreseen in foreseen(&read.plan).iter().filter(|f| f.by == By::Requests) {
         note(&foreseen.text);
     }
+    #[cfg(feature = "swarm")]
+    {
+        let wanted = swarm::Wanted {
+            args: &args.swarm,
+            plan: &read.plan,
+            text: &read.text,
+            path: &args.plan.plan,
+            choice: &args.plan.choice,
+            allow_hosts: &args.allow_host,
+        };
+        match swarm::gathered(&wanted, &cancel) {
+            Ok(senders) => how.senders = senders,
+            Err(ended) => return ended,
+        }
+    }
     let serving = Serving { metrics, page: args.ui.ui };
     let view =
         match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &read.plan.name, serving) {
@@ -62,6 +79,8 @@ pub fn command(args: &RunArgs) -> Ended {
         };
     view.remarks(fitness(&read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
+    // Agents may leave.
+    how.senders = None;
     view.done();
     // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
@@ -101,6 +120,8 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
     options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    #[cfg(feature = "swarm")]
+    options.extend(args.swarm.words());
     Ok(RunOptions {
         plan_text: read.text.clone(),
         options,
@@ -111,6 +132,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         resolved: args.resolve.clone(),
         threads: default_threads(&[]),
         generator: Generator::default(),
+        senders: None,
         watch: Watch::default(),
         is_watched: !args.progress.quiet || args.ui.ui.is_some(),
         secrets: mask::secrets(),

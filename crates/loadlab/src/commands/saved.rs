@@ -95,6 +95,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: args.resolve.clone(),
         threads: args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize),
+        senders: None,
         generator: Generator { cpus, io: Some(bench::io_of(args.io)) },
         watch: watch_of(&args.watch)?,
         is_watched: true,

@@ -7,7 +7,7 @@ pub mod error;
 pub mod hosts;
 pub mod journey;
 mod scripted;
-mod steps;
+pub mod steps;
 pub mod tls;
 pub mod urls;
 mod writing;

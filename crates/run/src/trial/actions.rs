@@ -9,6 +9,7 @@ use loadlab_system::{Cancel, Component, ComponentSpec, Watcher, clock};
 
 use crate::event::RunEvent;
 use crate::limits;
+use crate::senders::Senders;
 use crate::site::{Changed, RunningSystem};
 use crate::state::{AbortReason, EventSink, TrialState};
 
@@ -25,6 +26,8 @@ pub struct Actor<'a> {
     pub watcher: Option<&'a Watcher>,
     /// Zero of the trial's clock.
     pub zero_ns: u64,
+    /// Who sends the loads, if not this process.
+    pub senders: Option<&'a dyn Senders>,
 }
 
 impl Actor<'_> {

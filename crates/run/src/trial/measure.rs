@@ -21,6 +21,7 @@ use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 
 use crate::event::{Progress, RunEvent};
+use crate::senders::ReadySenders;
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::shown::{self, ShownFigures};
@@ -46,6 +47,8 @@ pub struct LoadRequest<'a> {
     pub is_warmup_found: bool,
     /// Its position in the trial.
     pub origin: Origin,
+    /// Who sends it, if not this process.
+    pub senders: Option<&'a dyn ReadySenders>,
 }
 
 /// A load that was run.
@@ -94,12 +97,22 @@ pub fn measure(
         asks_windows: order.asks_windows(),
     };
     let control = measuring.control.clone();
-    let result = run(order.spec, &control, order.origin, &mut |event| {
+    let mut observer = |event: LoadEvent<'_>| {
         if let Some(notices) = notices {
             state.notices(notices, emit);
         }
         measuring.take(event, emit);
-    });
+    };
+    let result = match order.senders {
+        None => run(order.spec, &control, order.origin, &mut observer),
+        Some(senders) => {
+            let (outcome, lost) = senders.send(order.spec, &control, order.origin, &mut observer);
+            if let Some(why) = lost {
+                state.spoil(AbortReason::Load(why));
+            }
+            Ok(outcome)
+        }
+    };
     match result {
         Ok(outcome) => {
             // The last values shown are the recorded ones.

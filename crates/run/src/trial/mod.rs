@@ -9,10 +9,11 @@ mod program;
 mod setup;
 mod shown;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use loadlab_analysis::{Exit, Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
@@ -32,6 +33,7 @@ use loadlab_system::{
 
 use crate::event::RunEvent;
 use crate::options::Generator;
+use crate::senders::{ReadySenders, RemoteLoad, Senders};
 use crate::site::durability::{self, Ids, Persisted};
 use crate::site::error::SiteError;
 use crate::site::{Changed, RunningSystem};
@@ -82,6 +84,8 @@ pub struct Trial<'a> {
     pub threads: usize,
     /// Where and how these threads work.
     pub generator: &'a Generator,
+    /// Who sends its loads, if not this process.
+    pub senders: Option<&'a dyn Senders>,
     /// What earlier trials of a search have left.
     pub carried: Option<&'a Carried>,
     /// What is watched if the plan names no components.
@@ -149,6 +153,15 @@ struct Prepare {
     start_ns: u64,
     /// The first id of each batch.
     first_ids: Vec<u64>,
+    /// Its description for processes that send it in place of this one.
+    remote: Option<Remote>,
+}
+
+/// A load that other processes send.
+struct Remote {
+    load: RemoteLoad,
+    /// Those that are ready for its first batch.
+    ready: Mutex<Option<Box<dyn ReadySenders>>>,
 }
 
 impl Prepare {
@@ -271,7 +284,12 @@ impl Trial<'_> {
         site.bring_up(self.index, self.case, state, emit)?;
         site.seed(self.case, state, emit)?;
         site.commands("before_trial", &self.case.system.before_trial, state, emit)?;
-        let names = |name: &str| site.name(name, None);
+        let asked = RefCell::new(BTreeMap::new());
+        let names = |name: &str| {
+            let value = site.name(name, None)?;
+            asked.borrow_mut().insert(name.to_owned(), value.clone());
+            Some(value)
+        };
         let mut allowed = Allowed { names: Names::default(), ..self.allowed.clone() };
         allowed.addresses.extend(site.addresses());
         let shared = set_up(self.case, self.plan_dir, &names, &allowed, state)?;
@@ -280,37 +298,79 @@ impl Trial<'_> {
         let (mut loads, mut parts) = (Vec::new(), 0..);
         for planned in &self.case.loads {
             let plan::LoadSpec { batches, pause_ns, start_ns, is_warmup_found, .. } = *planned;
-            let first_ids =
+            let first_ids: Vec<u64> =
                 parts.by_ref().take(batches as usize).map(|part| self.ids.first(self.place, part)).collect();
-            let start_s = start_ns as f64 / 1e9;
-            if let Some(command) = planned.command() {
-                let program = Program::new(&planned.name, command, site, state, &probes)?;
-                let facts = LoadFacts { start_s, ..program.facts() };
-                let sends = Sends::Program(Box::new(program));
-                loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
-                continue;
-            }
-            let desk = RequestContext {
-                load: planned,
-                plan_dir: self.plan_dir,
-                names: &names,
-                shared: &shared,
-                shared_names: &shared_names,
+            let (sends, facts, remote) = match planned.command() {
+                Some(command) => {
+                    let program = Program::new(&planned.name, command, site, state, &probes)?;
+                    let facts = program.facts();
+                    (Sends::Program(Box::new(program)), facts, None)
+                }
+                None => {
+                    let desk = RequestContext {
+                        load: planned,
+                        plan_dir: self.plan_dir,
+                        names: &names,
+                        shared: &shared,
+                        shared_names: &shared_names,
+                    };
+                    asked.borrow_mut().clear();
+                    let (spec, facts) = self.requests(&desk, &allowed, loads.len(), state)?;
+                    (Sends::Requests(spec), facts, self.remote(planned, &first_ids, asked.take()))
+                }
             };
-            let (mut spec, url) = translate::load_spec(&desk, &allowed, self.threads)?;
-            self.generator.apply(&mut spec);
-            spec.pool = self.carried.and_then(|carried| carried.of(loads.len()));
-            spec.secrets = state.secrets.clone();
-            if planned.http.protocol == plan::Protocol::Auto {
-                let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
-                let text = format!("`{}` uses {spoken}, as negotiated before the load", planned.name);
-                state.event(EventKind::Note { text });
-            }
-            let facts = LoadFacts { start_s, ..facts_of(&spec, &url) };
-            let sends = Sends::Requests(Box::new(spec));
-            loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
+            let facts = LoadFacts { start_s: start_ns as f64 / 1e9, ..facts };
+            loads.push(Prepare {
+                sends,
+                facts,
+                batches,
+                pause_ns,
+                start_ns,
+                is_warmup_found,
+                first_ids,
+                remote,
+            });
         }
         Ok(Prepared { loads, probes, persisted, names: allowed.names })
+    }
+
+    /// A load that the engine sends, the `number`-th of its case.
+    fn requests(
+        &self,
+        desk: &RequestContext<'_>,
+        allowed: &Allowed,
+        number: usize,
+        state: &TrialState,
+    ) -> Result<(Box<LoadSpec>, LoadFacts), SiteError> {
+        let (mut spec, url) = translate::load_spec(desk, allowed, self.threads)?;
+        self.generator.apply(&mut spec);
+        spec.pool = self.carried.and_then(|carried| carried.of(number));
+        spec.secrets = state.secrets.clone();
+        if desk.load.http.protocol == plan::Protocol::Auto {
+            let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
+            let text = format!("`{}` uses {spoken}, as negotiated before the load", desk.load.name);
+            state.event(EventKind::Note { text });
+        }
+        let facts = facts_of(&spec, &url);
+        Ok((Box::new(spec), facts))
+    }
+
+    /// A load's description for the processes that send it, if others do.
+    fn remote(
+        &self,
+        planned: &plan::LoadSpec,
+        first_ids: &[u64],
+        names: BTreeMap<String, String>,
+    ) -> Option<Remote> {
+        self.senders?;
+        let load = RemoteLoad {
+            case: self.case.name.clone(),
+            load: planned.name.clone(),
+            first_id: first_ids.first().copied().unwrap_or(0),
+            threads: planned.threads.map(u64::from),
+            names,
+        };
+        Some(Remote { load, ready: Mutex::new(None) })
     }
 
     /// Loads, drains, summarises.
@@ -324,13 +384,16 @@ impl Trial<'_> {
         if let Some(carried) = self.carried {
             carried.trim(self.case);
         }
+        if let Err(why) = self.get_senders_ready(ready, state) {
+            return self.not_up(&SiteError::BeforeLoad(why), state);
+        }
         let addresses = self.addresses(ready);
         let found = match self.case.system.components.is_empty() {
             true => self.watch.find(&addresses),
             false => Answering::default(),
         };
         let at_rest = IdleReadings::read(found.targets().into_iter().chain(site.targets()).collect());
-        let mut zero_ns = clock::now_ns() + 2 * LEAD_NS;
+        let mut zero_ns = clock::now_ns() + 2 * LEAD_NS + self.senders.map_or(0, Senders::lead_ns);
         if let Some(carried) = self.carried {
             carried.note(&at_rest);
             zero_ns += carried.takes_ns();
@@ -350,7 +413,8 @@ impl Trial<'_> {
                 state.event(EventKind::Note { text: format!("cannot follow who answers: {error}") });
             }
         }
-        let actor = Actor { site: &*site, state, emit, watcher: watcher.as_ref(), zero_ns };
+        let (watcher_of, senders) = (watcher.as_ref(), self.senders);
+        let actor = Actor { site: &*site, state, emit, watcher: watcher_of, zero_ns, senders };
         let (measured, changed) = self.load_and_act(&actor, ready);
         // What the load used is counted up to here, before anything else happens.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
@@ -379,6 +443,17 @@ impl Trial<'_> {
             Some(why)
         });
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
+    }
+
+    /// Gets the processes ready that send the loads in place of this one.
+    fn get_senders_ready(&self, ready: &Prepared, state: &TrialState) -> Result<(), String> {
+        let Some(senders) = self.senders else { return Ok(()) };
+        for remote in ready.loads.iter().filter_map(|load| load.remote.as_ref()) {
+            let prepared = senders.prepare(&remote.load, &|| state.must_end())?;
+            state.event(EventKind::Note { text: prepared.described() });
+            *remote.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared);
+        }
+        Ok(())
     }
 
     /// Runs all loads, and the events that happen to the system meanwhile.
@@ -627,7 +702,7 @@ fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialS
 
 /// The same load repeatedly against the living system, with pauses.
 fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
-    let &Actor { site, state, emit, zero_ns, .. } = actor;
+    let &Actor { site, state, emit, zero_ns, senders, .. } = actor;
     let notices = &site.notices;
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
@@ -655,7 +730,18 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
         if !complete || batch + 1 == load.batches || wait(state, notices, pause_to_ns, emit) {
             break;
         }
-        start_ns = clock::now_ns() + LEAD_NS;
+        if let Some((senders, remote)) = senders.zip(load.remote.as_ref()) {
+            let first_id = load.first_ids.get(batch as usize + 1).copied().unwrap_or(0);
+            let next = RemoteLoad { first_id, ..remote.load.clone() };
+            match senders.prepare(&next, &|| state.must_end()) {
+                Ok(prepared) => *remote.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared),
+                Err(why) => {
+                    state.spoil(AbortReason::Load(why));
+                    break;
+                }
+            }
+        }
+        start_ns = clock::now_ns() + LEAD_NS + senders.map_or(0, Senders::lead_ns);
     }
     done
 }
@@ -673,8 +759,19 @@ fn one_batch(
             let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
             let figures = conditions.figures.as_slice();
             let is_watched = conditions.is_watched;
-            let order =
-                LoadRequest { spec, facts, stop_when, expect, figures, is_watched, is_warmup_found, origin };
+            let remote = load.remote.as_ref();
+            let senders = remote.and_then(|r| r.ready.lock().unwrap_or_else(PoisonError::into_inner).take());
+            let order = LoadRequest {
+                spec,
+                facts,
+                stop_when,
+                expect,
+                figures,
+                is_watched,
+                is_warmup_found,
+                origin,
+                senders: senders.as_deref(),
+            };
             measure(&order, actor.state, Some(&actor.site.notices), actor.emit)
         }
         Sends::Program(program) => {

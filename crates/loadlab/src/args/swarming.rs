@@ -1,0 +1,140 @@
+//! Options of `--swarm` and of agents.
+
+use std::path::PathBuf;
+
+use clap::Args as Arguments;
+
+/// Who sends the loads.
+#[derive(Clone, Debug)]
+pub enum SwarmPlace {
+    /// This many agents on this machine, with a server of their own.
+    Local(usize),
+    /// Agents that a NATS server connects.
+    Nats(String),
+}
+
+impl std::str::FromStr for SwarmPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const EXPECTED: &str =
+            "expected `local:N`, N agents on this machine, or a NATS server: `nats://HOST:PORT`";
+        if let Some(number) = text.strip_prefix("local:") {
+            return match number.parse() {
+                Ok(agents @ 1..=64) => Ok(SwarmPlace::Local(agents)),
+                _ => Err("expected `local:N` with 1 to 64 agents".to_owned()),
+            };
+        }
+        match text.split_once("://") {
+            Some(("nats" | "tls", host)) if !host.is_empty() => Ok(SwarmPlace::Nats(text.to_owned())),
+            _ => Err(EXPECTED.to_owned()),
+        }
+    }
+}
+
+/// Loads that agents send.
+#[derive(Debug, Default, Arguments)]
+#[command(next_help_heading = "Swarm")]
+pub struct SwarmArgs {
+    /// Have agents send the loads: N on this machine, or those that a NATS server connects
+    #[arg(long, value_name = "local:N|URL", hide_short_help = true)]
+    pub swarm: Option<SwarmPlace>,
+    /// How many agents of the NATS server take part
+    #[arg(long, value_name = "N", requires = "swarm", value_parser = slots, hide_short_help = true)]
+    pub slots: Option<usize>,
+    /// Key to sign orders with; `loadlab agent --new-key FILE` makes one
+    #[arg(long, value_name = "FILE", requires = "swarm", hide_short_help = true)]
+    pub swarm_key: Option<PathBuf>,
+    /// Credentials for the NATS server: a .creds file, or an NKEY's seed
+    #[arg(long, value_name = "FILE", requires = "swarm", hide_short_help = true)]
+    pub swarm_creds: Option<PathBuf>,
+    /// Certificates to trust with the NATS server, PEM; the connection must use TLS
+    #[arg(long, value_name = "FILE", requires = "swarm", hide_short_help = true)]
+    pub swarm_ca: Option<PathBuf>,
+}
+
+impl SwarmArgs {
+    /// What a record keeps of them: without credentials and files.
+    pub fn words(&self) -> Vec<String> {
+        let place = self.swarm.as_ref().map(|place| match place {
+            SwarmPlace::Local(agents) => format!("--swarm local:{agents}"),
+            SwarmPlace::Nats(url) => match url.rsplit_once('@') {
+                Some((_, host)) => format!("--swarm nats://{host}"),
+                None => format!("--swarm {url}"),
+            },
+        });
+        place.into_iter().chain(self.slots.map(|slots| format!("--slots {slots}"))).collect()
+    }
+}
+
+fn slots(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=10_000).contains(n)).ok_or("expected 1 to 10000".to_owned())
+}
+
+/// Options of `loadlab agent`.
+#[derive(Debug, Arguments)]
+#[command(after_help = "Example, on the machine that sends:\n  loadlab agent --nats nats://10.0.0.1:4222 \
+    --coordinator-key UAB… --allow-host shop.test\n\nand where the plan is:\n  loadlab run plan.yaml --swarm \
+    nats://10.0.0.1:4222 --slots 4 --swarm-key key")]
+pub struct AgentArgs {
+    /// The NATS server: nats://HOST:PORT, or tls://HOST:PORT
+    #[arg(long, value_name = "URL", env = "LOADLAB_NATS", hide_env_values = true)]
+    pub nats: Option<String>,
+    /// Credentials for the NATS server: a .creds file, or an NKEY's seed
+    #[arg(long, value_name = "FILE")]
+    pub creds: Option<PathBuf>,
+    /// Certificates to trust with the NATS server, PEM; the connection must use TLS
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// The public key of the coordinator whose orders are followed
+    #[arg(long, value_name = "KEY")]
+    pub coordinator_key: Option<String>,
+    /// Host other than loopback that may be loaded, if the plan allows it, too; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+    /// The most requests a second that this agent sends of a load
+    #[arg(long, value_name = "R")]
+    pub max_rate: Option<f64>,
+    /// The most connections that this agent opens for a load
+    #[arg(long, value_name = "C")]
+    pub max_connections: Option<u64>,
+    /// Load threads, unless the plan names their number [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<usize>,
+    /// Name of this agent, which no other has [default: the host's, and the process's number]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Folder for reports that the coordinator does not have yet [default: in the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
+    /// Leave after one run
+    #[arg(long)]
+    pub once: bool,
+    /// Make a key for a coordinator, print its public part, and leave
+    #[arg(long, value_name = "FILE")]
+    pub new_key: Option<PathBuf>,
+    /// Allow every host that the plan allows, and use its folder: the coordinator is on this machine
+    #[arg(long, hide = true)]
+    pub trust_plan: bool,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=1024).contains(n)).ok_or("expected 1 to 1024".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_agents() {
+        assert!(matches!("local:4".parse(), Ok(SwarmPlace::Local(4))));
+        for url in ["nats://a.test:4222", "tls://a.test:4222"] {
+            assert!(matches!(url.parse(), Ok(SwarmPlace::Nats(text)) if text == url));
+        }
+        for wrong in ["", "local", "local:", "local:0", "local:65", "nats://", "http://a.test", "4"] {
+            let why = wrong.parse::<SwarmPlace>().expect_err(wrong);
+            assert!(why.starts_with("expected `local:N`"), "{wrong}: {why}");
+        }
+    }
+}

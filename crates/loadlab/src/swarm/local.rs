@@ -1,0 +1,160 @@
+//! A swarm on this machine, to try it: a NATS server in a folder of its own, and agents as processes. All of it ends
+//! with this process.
+
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use loadlab_swarm::nats::Server;
+
+/// How long the server has to listen.
+const UP: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(10);
+/// How long agents have to leave once the run is over.
+const LEAVE: Duration = Duration::from_secs(3);
+/// The environment variable that hands the server's URL to agents: a command line is shown to other users.
+pub const URL: &str = "LOADLAB_NATS";
+
+/// A server and its agents.
+pub struct LocalSwarm {
+    dir: PathBuf,
+    server: Child,
+    agents: Vec<Child>,
+    url: String,
+}
+
+impl LocalSwarm {
+    /// Starts a server and this many agents, which follow the orders of one key.
+    ///
+    /// # Errors
+    /// In words: what could not be started.
+    pub fn start(agents: usize, public_key: &str) -> Result<LocalSwarm, String> {
+        let name = format!("loadlab-swarm-{}-{:x}", std::process::id(), random());
+        let dir = std::env::temp_dir().join(name);
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+        made.map_err(|error| format!("cannot make the folder {}: {error}", dir.display()))?;
+        let (server, url) = match start_server(&dir) {
+            Ok(started) => started,
+            Err(why) => {
+                let _ = std::fs::remove_dir_all(&dir);
+                return Err(why);
+            }
+        };
+        let mut swarm = LocalSwarm { dir, server, agents: Vec::new(), url };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (cores / agents).max(1);
+        for number in 1..=agents {
+            let agent = swarm.agent(number, threads, public_key);
+            let agent = agent.map_err(|error| format!("cannot start an agent: {error}"))?;
+            swarm.agents.push(agent);
+        }
+        Ok(swarm)
+    }
+
+    /// How the server is reached.
+    pub fn server(&self) -> Server {
+        Server { url: self.url.clone(), name: "loadlab coordinator".to_owned(), ..Server::default() }
+    }
+
+    fn agent(&self, number: usize, threads: usize, public_key: &str) -> std::io::Result<Child> {
+        let log = std::fs::File::create(self.dir.join(format!("agent-{number}.log")))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["agent", "--once", "--trust-plan", "--coordinator-key", public_key]);
+        command.args(["--threads", &threads.to_string(), "--name", &format!("local-{number}")]);
+        command.arg("--spool").arg(self.dir.join(format!("spool-{number}")));
+        command.env(URL, &self.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        ends_with_this(&mut command).spawn()
+    }
+}
+
+impl Drop for LocalSwarm {
+    fn drop(&mut self) {
+        let until = Instant::now() + LEAVE;
+        for agent in &mut self.agents {
+            while Instant::now() < until && matches!(agent.try_wait(), Ok(None)) {
+                pause();
+            }
+            let _ = agent.kill();
+            let _ = agent.wait();
+        }
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Starts a server on a free port of loopback that keeps streams, and that nobody else can use.
+fn start_server(dir: &Path) -> Result<(Child, String), String> {
+    let token = format!("{:016x}{:016x}", random(), random());
+    let config = dir.join("nats.conf");
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&config);
+    let text = format!(
+        "listen: 127.0.0.1:-1\nports_file_dir: \"{dir}\"\njetstream {{ store_dir: \"{dir}/streams\" }}\n\
+         authorization {{ user: loadlab, password: \"{token}\" }}\n",
+        dir = dir.display()
+    );
+    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| format!("cannot write {}: {error}", config.display()))?;
+    let log = std::fs::File::create(dir.join("nats.log")).map_err(|error| error.to_string())?;
+    let mut command = Command::new("nats-server");
+    command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let mut server = ends_with_this(&mut command).spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "nats-server is not installed\nhint: on Debian and Ubuntu it is in the package nats-server"
+                .to_owned()
+        }
+        _ => format!("cannot start nats-server: {error}"),
+    })?;
+    let until = Instant::now() + UP;
+    loop {
+        if let Some(port) = port_of(dir, server.id()) {
+            return Ok((server, format!("nats://loadlab:{token}@127.0.0.1:{port}")));
+        }
+        let ended = server.try_wait().ok().flatten();
+        if ended.is_some() || Instant::now() >= until {
+            let _ = server.kill();
+            let _ = server.wait();
+            let log = std::fs::read_to_string(dir.join("nats.log")).unwrap_or_default();
+            let last = log.lines().last().unwrap_or("it printed nothing");
+            return Err(format!("nats-server does not listen: {last}"));
+        }
+        pause();
+    }
+}
+
+/// The port that a server wrote down.
+fn port_of(dir: &Path, pid: u32) -> Option<u16> {
+    let text = std::fs::read_to_string(dir.join(format!("nats-server_{pid}.ports"))).ok()?;
+    let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
+    ports["nats"][0].as_str()?.rsplit_once(':')?.1.parse().ok()
+}
+
+/// The kernel ends the process when this one ends, however it does.
+#[expect(unsafe_code, reason = "prctl between fork and exec is safe to call")]
+fn ends_with_this(command: &mut Command) -> &mut Command {
+    let parent = rustix::process::getpid();
+    // SAFETY: both calls are async-signal-safe, and nothing else happens between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            // It may have ended before that was said.
+            match rustix::process::getppid() == Some(parent) {
+                true => Ok(()),
+                false => Err(std::io::ErrorKind::Interrupted.into()),
+            }
+        })
+    }
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+#[expect(clippy::disallowed_methods, reason = "waits for another process, which gives no sign of its own")]
+fn pause() {
+    std::thread::sleep(LOOK);
+}

@@ -1,0 +1,198 @@
+//! `--swarm`: the loads of a run are sent by agents, of which this program is the coordinator. What travels to them is
+//! the plan as text, with the options that change it; they read it as this program does, and resolve what it asks for
+//! from outside where they are.
+
+mod local;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadlab_analysis::Exit;
+use loadlab_load::LoadSpec;
+use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
+use loadlab_plan::Plan;
+use loadlab_run::rfc3339_now;
+use loadlab_run::senders::{ReadySenders, RemoteLoad, Senders, file_of, not_by_others};
+use loadlab_swarm::nats::coordinator::{Coordinator, ReadyLoad, RunOffer};
+use loadlab_swarm::nats::{Server, SwarmError};
+use loadlab_swarm::signed::SigningKey;
+use loadlab_system::Cancel;
+use serde::{Deserialize, Serialize};
+
+use crate::args::{PlanChoice, SwarmArgs, SwarmPlace};
+use crate::exit::{Ended, note};
+use local::LocalSwarm;
+
+/// How long agents have to come.
+const GATHER: Duration = Duration::from_secs(60);
+/// From the decision that a load begins to its beginning.
+const LEAD_NS: u64 = 1_000_000_000;
+
+/// What all loads of a run have in common.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bundle {
+    /// The plan's name in messages.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+    /// Its folder on the coordinator's machine.
+    pub dir: String,
+    /// `--profile`.
+    pub profile: Option<String>,
+    /// `--set`.
+    pub set: Vec<(String, String)>,
+    /// `--tags`.
+    pub tags: Vec<String>,
+    /// `--case`.
+    pub case: Option<String>,
+    /// Hosts that the user allows to be loaded, beside the plan's.
+    pub allow_hosts: Vec<String>,
+}
+
+/// The agents of a run.
+pub struct Swarm {
+    coordinator: Arc<Coordinator>,
+    /// Agents on this machine; ended after the coordinator has told them that the run is over.
+    _local: Option<LocalSwarm>,
+    agents: usize,
+}
+
+/// What is to be sent, and who is asked to.
+pub struct Wanted<'a> {
+    /// `--swarm` and what belongs to it.
+    pub args: &'a SwarmArgs,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Its text.
+    pub text: &'a str,
+    /// Where it is.
+    pub path: &'a Path,
+    /// The options that change it.
+    pub choice: &'a PlanChoice,
+    /// `--allow-host`.
+    pub allow_hosts: &'a [String],
+}
+
+/// Gathers the agents that send the loads; `None` if this process does.
+///
+/// # Errors
+/// The plan's loads cannot be sent by others; the server cannot be reached; agents do not come.
+pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn Senders>>, Ended> {
+    let Some(place) = &wanted.args.swarm else { return Ok(None) };
+    if let Some(why) = not_by_others(wanted.plan) {
+        let hint = "without --swarm this machine sends the loads";
+        return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}\nhint: {hint}")));
+    }
+    let failed = |error: SwarmError| {
+        let exit = if cancel.is_cancelled() { Exit::Interrupted } else { Exit::CouldNotRun };
+        Ended::error(exit, format!("--swarm: {error}"))
+    };
+    let bundle = serde_json::to_value(bundle_of(wanted)).expect("texts");
+    let (swarm, agents) = match place {
+        SwarmPlace::Local(agents) => {
+            let key = SigningKey::new();
+            let local = LocalSwarm::start(*agents, &key.public());
+            let local = local.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--swarm: {why}")))?;
+            let server = local.server();
+            let offer = RunOffer { server, run: run_id(), slots: *agents, bundle, key };
+            let coordinator = Arc::new(Coordinator::start(offer).map_err(failed)?);
+            (Swarm { coordinator, _local: Some(local), agents: *agents }, *agents)
+        }
+        SwarmPlace::Nats(url) => {
+            if let Some((file, what)) = file_of(wanted.plan) {
+                return Err(Ended::error(Exit::BadPlan, format!("--swarm: {}", not_shipped(&file, &what))));
+            }
+            let missing = |what: &str| Ended::error(Exit::BadPlan, format!("--swarm nats://… needs {what}"));
+            let agents = wanted.args.slots.ok_or_else(|| missing("--slots N: how many agents take part"))?;
+            let path = wanted.args.swarm_key.as_ref().ok_or_else(|| {
+                missing("--swarm-key FILE\nhint: `loadlab agent --new-key FILE` makes a key, and prints what agents need")
+            })?;
+            let key = SigningKey::read(path)
+                .map_err(|error| Ended::error(Exit::BadPlan, format!("--swarm-key: {error}")))?;
+            let server = Server {
+                url: url.clone(),
+                credentials: wanted.args.swarm_creds.clone(),
+                ca: wanted.args.swarm_ca.clone(),
+                name: "loadlab coordinator".to_owned(),
+            };
+            let offer = RunOffer { server, run: run_id(), slots: agents, bundle, key };
+            let coordinator = Arc::new(Coordinator::start(offer).map_err(failed)?);
+            (Swarm { coordinator, _local: None, agents }, agents)
+        }
+    };
+    note(&format!("waiting for {agents} agents"));
+    swarm.coordinator.gather(GATHER, &|| cancel.is_cancelled()).map_err(failed)?;
+    Ok(Some(Arc::new(swarm)))
+}
+
+/// A file that a load needs is not where agents are.
+pub fn not_shipped(file: &str, what: &str) -> String {
+    format!(
+        "{what} needs the file `{file}`, and files do not travel to agents\nhint: `--swarm local:N` has agents on this \
+         machine, which have the plan's folder"
+    )
+}
+
+fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
+    let dir = wanted.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let choice = wanted.choice;
+    Bundle {
+        path: wanted.path.display().to_string(),
+        text: wanted.text.to_owned(),
+        dir: dir.display().to_string(),
+        profile: choice.profile.clone(),
+        set: choice.set.clone(),
+        tags: choice.tags.clone(),
+        case: choice.case.clone(),
+        allow_hosts: wanted.allow_hosts.to_vec(),
+    }
+}
+
+/// Letters and digits that no other run has.
+fn run_id() -> String {
+    let time: String = rfc3339_now().chars().filter(char::is_ascii_digit).collect();
+    format!("{time}x{}", std::process::id())
+}
+
+impl Senders for Swarm {
+    fn prepare(
+        &self,
+        load: &RemoteLoad,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn ReadySenders>, String> {
+        let what = serde_json::to_value(load).expect("texts and numbers");
+        let ready = self.coordinator.prepare(load.first_id, load.threads, what, cancelled);
+        let ready = ready.map_err(|error| error.to_string())?;
+        Ok(Box::new(ReadyAgents { ready, agents: self.agents }))
+    }
+
+    fn lead_ns(&self) -> u64 {
+        LEAD_NS
+    }
+}
+
+/// Agents that are ready for a load.
+struct ReadyAgents {
+    ready: ReadyLoad,
+    agents: usize,
+}
+
+impl ReadySenders for ReadyAgents {
+    fn described(&self) -> String {
+        let ms = self.ready.uncertainty_ns as f64 / 1e6;
+        format!("{} agents send the load; their clocks are known to within {ms:.3} ms", self.agents)
+    }
+
+    fn send(
+        &self,
+        spec: &LoadSpec,
+        control: &Control,
+        origin: Origin,
+        observer: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> (Outcome, Option<String>) {
+        let (outcome, lost) = self.ready.run(spec, control, origin, observer);
+        (outcome, lost.map(|error| error.to_string()))
+    }
+}

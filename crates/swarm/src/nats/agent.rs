@@ -1,0 +1,489 @@
+//! An agent's end: takes a slot of a run that is announced, and sends its part of each load.
+//!
+//! What an agent is told to do counts only if the coordinator's key has signed it. Nothing is sent before the slot is
+//! the agent's own, and nothing after it has not heard of the coordinator for a minute.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::message::PublishMessage;
+use futures_util::StreamExt;
+use loadlab_load::LoadSpec;
+use loadlab_load::io::epoll::now_ns;
+use loadlab_load::run::{Control, run_part};
+use loadlab_load::spec::Elsewhere;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::{ANNOUNCED, BEAT, HEADER_BYTES, REPORT, Server, Subjects, SwarmError};
+use super::{context_of, follow, keep, runtime};
+use crate::block::{pack_counted, pack_ended};
+use crate::clock::{Bounds, Exchange};
+use crate::message::{Announcement, Answer, Claim, Clock, LoadOrder, Numbered, Order, VERSION};
+use crate::signed::VerifyingKey;
+use crate::spool::Spool;
+
+/// Without a word from the coordinator for this long, an agent sends nothing more.
+const DEAD_MAN_NS: u64 = 60_000_000_000;
+/// How often it looks whether that is so.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long it tries to take a slot.
+const CLAIM: Duration = Duration::from_secs(20);
+/// Questions for the time before the first answer, to have narrow bounds soon.
+const FIRST_QUESTIONS: usize = 8;
+/// The epoch of a slot's first agent.
+const EPOCH: u32 = 0;
+
+/// What an agent is.
+pub struct AgentOptions {
+    /// How the server is reached.
+    pub server: Server,
+    /// What orders must be signed with.
+    pub coordinator: VerifyingKey,
+    /// Load threads, unless a load names their number.
+    pub threads: usize,
+    /// Where reports are kept until the run is over.
+    pub spool: PathBuf,
+    /// A name that no other agent has.
+    pub name: String,
+    /// Leave after one run.
+    pub once: bool,
+}
+
+/// Makes loads from what the coordinator says of them.
+pub trait Loads: Send + Sync {
+    /// The load that `what` of a run with this `bundle` is, with `threads` load threads here unless it says otherwise.
+    ///
+    /// # Errors
+    /// Why it cannot or must not be sent from here, in words.
+    fn load(&self, bundle: &Value, what: &Value, threads: usize) -> Result<LoadSpec, String>;
+
+    /// Whether this agent may send its part of a load.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn accepts(&self, part: &LoadSpec) -> Result<(), String>;
+}
+
+/// What an agent tells its user.
+pub type Tell<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Serves runs until `cancelled`, or one of them.
+///
+/// # Errors
+/// The server cannot be reached.
+pub fn serve(
+    options: &AgentOptions,
+    loads: &Arc<dyn Loads>,
+    tell: Tell<'_>,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<(), SwarmError> {
+    runtime()?.block_on(async {
+        let client = options.server.connect().await?;
+        tell(&format!("connected to {}", options.server.shown()));
+        let agent = Agent { options, loads, tell, client: &client, context: context_of(&client) };
+        tokio::select! {
+            () = agent.runs() => Ok(()),
+            () = until(cancelled) => Ok(()),
+        }
+    })
+}
+
+async fn until(cancelled: &(dyn Fn() -> bool + Sync)) {
+    while !cancelled() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+struct Agent<'a> {
+    options: &'a AgentOptions,
+    loads: &'a Arc<dyn Loads>,
+    tell: Tell<'a>,
+    client: &'a Client,
+    context: Context,
+}
+
+impl Agent<'_> {
+    /// Takes part in one run after another.
+    async fn runs(&self) {
+        let mut done: Vec<String> = Vec::new();
+        loop {
+            let announcement = self.announced(&done).await;
+            done.push(announcement.run.clone());
+            let subjects = Subjects { run: announcement.run.clone() };
+            match self.claim(&subjects, announcement.slots).await {
+                Some(slot) => {
+                    (self.tell)(&format!("run {}: slot {slot} of {}", announcement.run, announcement.slots));
+                    self.run(&subjects, slot, announcement.bundle).await;
+                    (self.tell)(&format!("run {}: over", announcement.run));
+                    if self.options.once {
+                        return;
+                    }
+                }
+                None => (self.tell)(&format!("run {}: all slots are taken", announcement.run)),
+            }
+        }
+    }
+
+    /// Waits for a run that this agent has not seen yet.
+    async fn announced(&self, done: &[String]) -> Announcement {
+        let mut refused = String::new();
+        loop {
+            if let Ok(mut announced) = self.client.subscribe(ANNOUNCED).await {
+                while let Some(message) = announced.next().await {
+                    let why = match self.options.coordinator.open::<Announcement>(&message.payload) {
+                        Ok(announcement) if done.contains(&announcement.run) => continue,
+                        Ok(announcement) if announcement.version == VERSION => return announcement,
+                        Ok(announcement) => format!(
+                            "run {}: its coordinator speaks version {}, this agent {VERSION}",
+                            announcement.run, announcement.version
+                        ),
+                        Err(error) => format!("a run is announced, but {error}"),
+                    };
+                    if why != refused {
+                        (self.tell)(&why);
+                        refused = why;
+                    }
+                }
+            }
+            tokio::time::sleep(BEAT / 4).await;
+        }
+    }
+
+    /// Takes the first free slot.
+    async fn claim(&self, subjects: &Subjects, slots: usize) -> Option<usize> {
+        let claim = Claim { agent: self.options.name.clone(), threads: self.options.threads as u64 };
+        let bytes = serde_json::to_vec(&claim).expect("texts and numbers");
+        for slot in 0..slots {
+            let id = format!("{}/claim/{slot}/{}", subjects.run, self.options.name);
+            let message = PublishMessage::build().payload(bytes.clone().into()).message_id(id);
+            let claimed =
+                keep(&self.context, subjects.claim(slot), message.expected_last_subject_sequence(0));
+            // The run may be over by now, and its stream gone.
+            if tokio::time::timeout(CLAIM, claimed).await.ok()? {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Takes part in a run until it is over.
+    async fn run(&self, subjects: &Subjects, slot: usize, bundle: Value) {
+        let (say, said) = mpsc::unbounded_channel();
+        let crew = Arc::new(Under {
+            clock: Mutex::new(Bounds::default()),
+            heard_ns: AtomicU64::new(now_ns()),
+            loads: Mutex::new(BTreeMap::new()),
+        });
+        let mut work = Work {
+            agent: self,
+            slot,
+            bundle,
+            under: crew.clone(),
+            say,
+            next_order: 0,
+            spool: self.options.spool.join(&subjects.run),
+        };
+        let spool = work.spool.clone();
+        let orders =
+            follow(&self.context, subjects, subjects.orders(), |message| work.order(message, subjects));
+        tokio::select! {
+            () = orders => {}
+            () = self.say(subjects, slot, said) => {}
+            () = self.beat(subjects, slot) => {}
+            () = self.ask_time(subjects, &crew) => {}
+            () = self.listen(subjects, &crew) => {}
+            () = dead_man(&crew) => {
+                (self.tell)(&format!(
+                    "run {}: nothing heard of the coordinator for {} s, so nothing more is sent",
+                    subjects.run,
+                    DEAD_MAN_NS / 1_000_000_000
+                ));
+            }
+        }
+        crew.abort_all();
+        // It was for this run alone.
+        let _ = std::fs::remove_dir_all(spool);
+    }
+
+    /// Sends what the loads have to say, in order, each until the server has it.
+    async fn say(&self, subjects: &Subjects, slot: usize, mut said: mpsc::UnboundedReceiver<Said>) {
+        while let Some(said) = said.recv().await {
+            match said {
+                Said::Answer(answer) => {
+                    let id = format!("{}/answer/{slot}/{}", subjects.run, answer.load);
+                    let bytes = serde_json::to_vec(&answer).expect("texts and numbers");
+                    let message = PublishMessage::build().payload(bytes.into()).message_id(id);
+                    keep(&self.context, subjects.answer(slot), message).await;
+                }
+                Said::Report { load, number, bytes } => {
+                    let most = self.client.max_payload().saturating_sub(HEADER_BYTES).max(HEADER_BYTES);
+                    let pieces: Vec<&[u8]> = bytes.chunks(most).collect();
+                    for (piece, part) in pieces.iter().enumerate() {
+                        let id = format!("{}/{load}/{slot}/{EPOCH}/{number}/{piece}", subjects.run);
+                        let header = format!("{number} {piece} {}", pieces.len());
+                        let message = PublishMessage::build().payload(part.to_vec().into());
+                        let message = message.header(REPORT, header.as_str()).message_id(id);
+                        keep(&self.context, subjects.reports(slot, load, EPOCH), message).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Shows every second that this agent lives.
+    async fn beat(&self, subjects: &Subjects, slot: usize) {
+        let mut beat = tokio::time::interval(BEAT);
+        loop {
+            beat.tick().await;
+            let _ = self.client.publish(subjects.heartbeat(slot), Vec::new().into()).await;
+        }
+    }
+
+    /// Asks the coordinator for the time: often at first, then every second.
+    async fn ask_time(&self, subjects: &Subjects, under: &Under) {
+        for question in 0.. {
+            let asked_ns = now_ns();
+            let answer = self.client.request(subjects.time(), Vec::new().into()).await;
+            let returned_ns = now_ns();
+            if let Ok(answer) = answer
+                && let Ok([received_ns, answered_ns]) = serde_json::from_slice::<[u64; 2]>(&answer.payload)
+            {
+                under.heard();
+                let exchange = Exchange { asked_ns, received_ns, answered_ns, returned_ns };
+                under.clock.lock().unwrap_or_else(PoisonError::into_inner).add(exchange);
+            }
+            tokio::time::sleep(if question < FIRST_QUESTIONS { BEAT / 100 } else { BEAT }).await;
+        }
+    }
+
+    /// Hears that the coordinator lives.
+    async fn listen(&self, subjects: &Subjects, under: &Under) {
+        loop {
+            if let Ok(mut announced) = self.client.subscribe(ANNOUNCED).await {
+                while let Some(message) = announced.next().await {
+                    let opened = self.options.coordinator.open::<Announcement>(&message.payload);
+                    if opened.is_ok_and(|announcement| announcement.run == subjects.run) {
+                        under.heard();
+                    }
+                }
+            }
+            tokio::time::sleep(BEAT / 4).await;
+        }
+    }
+}
+
+/// Ends when nothing was heard of the coordinator for too long.
+async fn dead_man(under: &Under) {
+    while now_ns().saturating_sub(under.heard_ns.load(Ordering::Relaxed)) < DEAD_MAN_NS {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What an agent knows while it takes part in a run.
+struct Under {
+    clock: Mutex<Bounds>,
+    /// When the coordinator was last heard of.
+    heard_ns: AtomicU64,
+    /// Loads under way, by number.
+    loads: Mutex<BTreeMap<u64, Arc<Load>>>,
+}
+
+/// A load of which this agent sends a part.
+#[derive(Default)]
+struct Load {
+    control: Control,
+    /// When it begins, on the coordinator's clock.
+    begins: Mutex<Option<u64>>,
+    changed: Condvar,
+}
+
+impl Under {
+    fn heard(&self) {
+        self.heard_ns.fetch_max(now_ns(), Ordering::Relaxed);
+    }
+
+    fn load(&self, number: u64) -> Option<Arc<Load>> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    fn abort_all(&self) {
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        loads.values().for_each(|load| load.abort());
+    }
+
+    /// This agent's clock, compared with the coordinator's.
+    fn clock(&self) -> Option<Clock> {
+        let bounds = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = bounds.at(now_ns())?;
+        Some(Clock { offset_ns: offset.estimate_ns, uncertainty_ns: offset.uncertainty_ns })
+    }
+}
+
+impl Load {
+    fn abort(&self) {
+        self.control.abort();
+        self.changed.notify_all();
+    }
+
+    fn begin(&self, at_ns: u64) {
+        self.begins.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(at_ns);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the beginning; `None` if the load is aborted before.
+    fn begins(&self) -> Option<u64> {
+        let mut begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if self.control.is_aborted() {
+                return None;
+            }
+            if let Some(at_ns) = *begins {
+                return Some(at_ns);
+            }
+            begins = self.changed.wait_timeout(begins, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// What a load has to say.
+enum Said {
+    Answer(Answer),
+    Report { load: u64, number: u64, bytes: Vec<u8> },
+}
+
+/// Follows the orders of a run.
+struct Work<'a> {
+    agent: &'a Agent<'a>,
+    slot: usize,
+    bundle: Value,
+    under: Arc<Under>,
+    say: mpsc::UnboundedSender<Said>,
+    next_order: u64,
+    spool: PathBuf,
+}
+
+impl Work<'_> {
+    /// Follows an order; false once the run is over. One that the coordinator did not sign, or that was given before,
+    /// is not followed.
+    fn order(&mut self, message: &async_nats::Message, subjects: &Subjects) -> bool {
+        let numbered = match self.agent.options.coordinator.open::<Numbered>(&message.payload) {
+            Ok(numbered) => numbered,
+            Err(error) => {
+                (self.agent.tell)(&format!("run {}: an order was refused: {error}", subjects.run));
+                return true;
+            }
+        };
+        if numbered.run != subjects.run || numbered.number != self.next_order {
+            return true;
+        }
+        self.next_order += 1;
+        self.under.heard();
+        match numbered.order {
+            Order::Prepare(order) => self.prepare(order),
+            Order::Begin { load, at_ns } => {
+                self.under.load(load).into_iter().for_each(|load| load.begin(at_ns))
+            }
+            Order::Stop { load } => self.under.load(load).into_iter().for_each(|load| load.control.stop()),
+            Order::Abort { load } => self.under.load(load).into_iter().for_each(|load| load.abort()),
+            Order::Over => return false,
+        }
+        true
+    }
+
+    /// Gets ready for a load, on threads of its own.
+    fn prepare(&mut self, order: LoadOrder) {
+        let load = Arc::new(Load::default());
+        let part = PartOfLoad {
+            slot: self.slot,
+            bundle: self.bundle.clone(),
+            loads: self.agent.loads.clone(),
+            threads: self.agent.options.threads,
+            under: self.under.clone(),
+            say: self.say.clone(),
+            spool: self.spool.join(order.load.to_string()),
+            load: load.clone(),
+        };
+        self.under.loads.lock().unwrap_or_else(PoisonError::into_inner).insert(order.load, load);
+        let number = order.load;
+        let body = move || part.send(&order);
+        if let Err(error) = std::thread::Builder::new().name(format!("loadlab-part-{number}")).spawn(body) {
+            let ready = Err(format!("cannot start a thread: {error}"));
+            let _ = self.say.send(Said::Answer(Answer { load: number, ready }));
+        }
+    }
+}
+
+/// An agent's part of one load.
+struct PartOfLoad {
+    slot: usize,
+    bundle: Value,
+    loads: Arc<dyn Loads>,
+    threads: usize,
+    under: Arc<Under>,
+    say: mpsc::UnboundedSender<Said>,
+    spool: PathBuf,
+    load: Arc<Load>,
+}
+
+impl PartOfLoad {
+    /// Sends it, and reports what was counted.
+    fn send(&self, order: &LoadOrder) {
+        if let Err(why) = self.try_send(order) {
+            self.answer(order.load, Err(why));
+        }
+    }
+
+    fn answer(&self, load: u64, ready: Result<Clock, String>) {
+        // It is read as long as the run lasts.
+        let _ = self.say.send(Said::Answer(Answer { load, ready }));
+    }
+
+    fn try_send(&self, order: &LoadOrder) -> Result<(), String> {
+        let (before, threads, after) = order.share(self.slot).ok_or("the order does not know this slot")?;
+        let mut spec = self.loads.load(&self.bundle, &order.what, self.threads)?;
+        spec.threads = usize::try_from(threads).map_err(|_| "too many threads")?;
+        spec.elsewhere = Elsewhere { before, after };
+        self.loads.accepts(&spec)?;
+        let mut spool = Spool::open(&self.spool)
+            .map_err(|e| format!("cannot keep reports in {}: {e}", self.spool.display()))?;
+        let failed = Mutex::new(None);
+        let agree = || {
+            match self.under.clock() {
+                Some(clock) => self.answer(order.load, Ok(clock)),
+                None => {
+                    self.answer(order.load, Err("the coordinator did not say what time it is".to_owned()));
+                    self.load.abort();
+                }
+            }
+            let begins = self.load.begins();
+            let bounds = *self.under.clock.lock().unwrap_or_else(PoisonError::into_inner);
+            match begins.zip(bounds.at(now_ns())) {
+                Some((at_ns, offset)) => offset.here(at_ns),
+                None => now_ns(),
+            }
+        };
+        let mut report = |bytes: Vec<u8>| match spool.append(&bytes) {
+            Ok(number) => drop(self.say.send(Said::Report { load: order.load, number, bytes })),
+            Err(error) => {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(format!("cannot keep reports in {}: {error}", self.spool.display()));
+                self.load.abort();
+            }
+        };
+        let ended = run_part(&spec, &self.load.control, order.first_id, &agree, &mut |batch| {
+            report(pack_counted(batch));
+        });
+        let end = ended.map_err(|error| error.to_string())?;
+        report(pack_ended(&end));
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
+    }
+}

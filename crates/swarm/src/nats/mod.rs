@@ -1,0 +1,291 @@
+//! A swarm on NATS. One stream of the run holds everything that must not be lost: claims, orders, answers and reports,
+//! in the order in which the server got them. Whoever reads it begins at its first message, so an agent or a
+//! coordinator that comes later, or again, knows what the others know. Announcements, heartbeats and the questions for
+//! the time are not kept.
+//!
+//! The server is transport: an agent keeps its reports on its own disk ([`crate::spool`]) until the run is over, and
+//! sends again what was not acknowledged; a report that arrives twice counts once.
+
+pub mod agent;
+pub mod coordinator;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{self, Context, stream};
+use async_nats::{Client, ConnectOptions};
+use futures_util::StreamExt;
+
+/// Where a run is announced.
+const ANNOUNCED: &str = "loadlab.announce";
+/// Between two heartbeats, announcements, or attempts to reach a server that is gone.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long a message waits for its acknowledgement before it is sent again.
+const ACK: Duration = Duration::from_secs(5);
+/// The server recognises a repeated message for so long.
+const REPEATED: Duration = Duration::from_secs(120);
+/// Room for the headers of a message.
+const HEADER_BYTES: usize = 4096;
+/// The header of a report: its number, which piece of it this is, and how many there are.
+const REPORT: &str = "Loadlab-Report";
+
+/// How a NATS server is reached.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// `nats://HOST:PORT` or `tls://HOST:PORT`.
+    pub url: String,
+    /// A file with credentials (JWT and seed), or with an NKEY's seed alone.
+    pub credentials: Option<PathBuf>,
+    /// Certificates to trust besides the system's.
+    pub ca: Option<PathBuf>,
+    /// How this end is named in the server's lists.
+    pub name: String,
+}
+
+/// Why a swarm does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum SwarmError {
+    /// The server.
+    #[error("cannot reach the NATS server {url}: {why}")]
+    Connect {
+        /// Without its credentials.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// The server has no JetStream, or does not allow its use.
+    #[error(
+        "the NATS server keeps no streams for this run: {0}\nhint: JetStream must be on (`nats-server -js`)"
+    )]
+    Stream(String),
+    /// A file with credentials.
+    #[error("cannot use the credentials {path}: {why}")]
+    Credentials {
+        /// Which.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// Agents that were awaited.
+    #[error("{0}")]
+    Agents(String),
+    /// The thread or the runtime for the messages.
+    #[error("cannot start the swarm's own thread: {0}")]
+    Thread(std::io::Error),
+    /// Interrupted while waiting.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Server {
+    async fn connect(&self) -> Result<Client, SwarmError> {
+        let mut options = ConnectOptions::new().name(&self.name).connection_timeout(ACK);
+        // The client ignores those of the URL.
+        let of_url = self.url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+        options = match of_url.map(|(user, _)| user.split_once(':').ok_or(user)) {
+            Some(Ok((user, password))) => options.user_and_password(user.to_owned(), password.to_owned()),
+            Some(Err(token)) => options.token(token.to_owned()),
+            None => options,
+        };
+        if let Some(path) = &self.credentials {
+            let wrong = |why: String| SwarmError::Credentials { path: path.display().to_string(), why };
+            let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+            options = match text.trim() {
+                seed if seed.starts_with("SU") => options.nkey(seed.to_owned()),
+                _ => options.credentials(&text).map_err(|error| wrong(error.to_string()))?,
+            };
+        }
+        if let Some(ca) = &self.ca {
+            options = options.add_root_certificates(ca.clone()).require_tls(true);
+        }
+        options.connect(self.shown()).await.map_err(|error| {
+            let (mut why, mut source) = (error.to_string(), std::error::Error::source(&error));
+            while let Some(cause) = source {
+                if !why.contains(&cause.to_string()) {
+                    why.push_str(&format!(": {cause}"));
+                }
+                source = cause.source();
+            }
+            SwarmError::Connect { url: self.shown(), why }
+        })
+    }
+
+    /// Its URL without credentials.
+    pub fn shown(&self) -> String {
+        match (self.url.split_once("://"), self.url.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+            _ => self.url.clone(),
+        }
+    }
+}
+
+/// The subjects and the stream of a run.
+#[derive(Clone, Debug)]
+struct Subjects {
+    run: String,
+}
+
+impl Subjects {
+    fn stream(&self) -> String {
+        format!("LOADLAB_{}", self.run)
+    }
+
+    /// Everything that the stream keeps.
+    fn kept(&self) -> String {
+        format!("loadlab.{}.kept.>", self.run)
+    }
+
+    fn orders(&self) -> String {
+        format!("loadlab.{}.kept.orders", self.run)
+    }
+
+    /// All that agents say.
+    fn said(&self) -> String {
+        format!("loadlab.{}.kept.slot.>", self.run)
+    }
+
+    fn claim(&self, slot: usize) -> String {
+        format!("loadlab.{}.kept.slot.{slot}.claim", self.run)
+    }
+
+    fn answer(&self, slot: usize) -> String {
+        format!("loadlab.{}.kept.slot.{slot}.answer", self.run)
+    }
+
+    fn reports(&self, slot: usize, load: u64, epoch: u32) -> String {
+        format!("loadlab.{}.kept.slot.{slot}.report.{load}.{epoch}", self.run)
+    }
+
+    fn heartbeat(&self, slot: usize) -> String {
+        format!("loadlab.{}.heartbeat.{slot}", self.run)
+    }
+
+    fn heartbeats(&self) -> String {
+        format!("loadlab.{}.heartbeat.*", self.run)
+    }
+
+    fn time(&self) -> String {
+        format!("loadlab.{}.time", self.run)
+    }
+}
+
+/// The slot and the rest of a subject under [`Subjects::said`].
+fn slot_of<'s>(subject: &'s str, subjects: &Subjects) -> Option<(usize, &'s str)> {
+    let rest = subject.strip_prefix(&format!("loadlab.{}.kept.slot.", subjects.run))?;
+    let (slot, rest) = rest.split_once('.')?;
+    Some((slot.parse().ok()?, rest))
+}
+
+/// Makes the stream of a run.
+async fn make_stream(context: &Context, subjects: &Subjects) -> Result<(), SwarmError> {
+    let config = stream::Config {
+        name: subjects.stream(),
+        subjects: vec![subjects.kept()],
+        storage: stream::StorageType::File,
+        duplicate_window: REPEATED,
+        num_replicas: 1,
+        ..stream::Config::default()
+    };
+    context.create_stream(config).await.map(drop).map_err(|error| SwarmError::Stream(error.to_string()))
+}
+
+/// Sends a message until the server has it. One that must be the first on its subject returns whether it was.
+async fn keep(context: &Context, subject: String, message: PublishMessage) -> bool {
+    loop {
+        let sent = match context.send_publish(subject.clone(), message.clone()).await {
+            Ok(acknowledged) => acknowledged.await.map(drop),
+            Err(error) => Err(error),
+        };
+        match sent {
+            Ok(()) => return true,
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => return false,
+            Err(_) => tokio::time::sleep(BEAT / 4).await,
+        }
+    }
+}
+
+/// A JetStream context that waits as long as [`keep`] does.
+fn context_of(client: &Client) -> Context {
+    let mut context = jetstream::new(client.clone());
+    context.set_timeout(ACK);
+    context
+}
+
+/// Reads what the stream keeps of a subject, from its first message on, each once and in order, whatever happens to the
+/// server meanwhile. Ends when `take` returns false, or when the stream is gone.
+async fn follow(
+    context: &Context,
+    subjects: &Subjects,
+    filter: String,
+    mut take: impl FnMut(&async_nats::Message) -> bool,
+) {
+    let mut next = 1;
+    loop {
+        let read = read_from(context, subjects, &filter, next);
+        let Ok(mut messages) = read.await else {
+            let is_gone = context.get_stream(subjects.stream()).await.is_err_and(|error| {
+                matches!(error.kind(), jetstream::context::GetStreamErrorKind::JetStream(_))
+            });
+            if is_gone {
+                return;
+            }
+            tokio::time::sleep(BEAT / 4).await;
+            continue;
+        };
+        while let Some(Ok(message)) = messages.next().await {
+            let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { continue };
+            if sequence < next {
+                continue;
+            }
+            next = sequence + 1;
+            if !take(&message.message) {
+                return;
+            }
+        }
+    }
+}
+
+async fn read_from(
+    context: &Context,
+    subjects: &Subjects,
+    filter: &str,
+    next: u64,
+) -> Result<pull::Ordered, async_nats::Error> {
+    let stream = context.get_stream(subjects.stream()).await?;
+    let config = pull::OrderedConfig {
+        filter_subject: filter.to_owned(),
+        deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: next },
+        ..pull::OrderedConfig::default()
+    };
+    Ok(stream.create_consumer(config).await?.messages().await?)
+}
+
+/// A thread with a runtime for messages.
+fn runtime() -> Result<tokio::runtime::Runtime, SwarmError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SwarmError::Thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_have_slots() {
+        let subjects = Subjects { run: "r1".into() };
+        assert_eq!(slot_of(&subjects.claim(12), &subjects), Some((12, "claim")));
+        assert_eq!(slot_of(&subjects.reports(0, 3, 1), &subjects), Some((0, "report.3.1")));
+        assert_eq!(slot_of(&subjects.orders(), &subjects), None);
+        assert_eq!(slot_of(&Subjects { run: "r".into() }.claim(1), &subjects), None);
+    }
+
+    #[test]
+    fn credentials_of_a_url_are_not_shown() {
+        let shown = |url: &str| Server { url: url.into(), ..Server::default() }.shown();
+        assert_eq!(shown("nats://me:secret@a.test:4222"), "nats://a.test:4222");
+        assert_eq!(shown("nats://token@127.0.0.1:1"), "nats://127.0.0.1:1");
+        assert_eq!(shown("tls://a.test:4222"), "tls://a.test:4222");
+    }
+}

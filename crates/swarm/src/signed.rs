@@ -1,0 +1,176 @@
+//! Orders that only the coordinator can give: signed with its key (Ed25519, as an NKEY), so that whoever else can send
+//! messages cannot aim agents at anything.
+
+use std::path::Path;
+
+use nkeys::KeyPair;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The key that orders are signed with.
+pub struct SigningKey(KeyPair);
+
+/// The key that agents check orders with.
+#[derive(Clone)]
+pub struct VerifyingKey(KeyPair);
+
+/// Why an order is not followed, or a key is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum SignedError {
+    /// It is not a signed text at all.
+    #[error("not a signed order: {0}")]
+    Form(#[from] serde_json::Error),
+    /// It was signed with another key, or changed.
+    #[error("the signature is not that of the coordinator's key")]
+    Signature,
+    /// A key that cannot be read.
+    #[error("{what} is not {expected}")]
+    Key {
+        /// The text or file.
+        what: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A key's file.
+    #[error("cannot read the key {path}: {error}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// A text and its signature.
+#[derive(Serialize, Deserialize)]
+struct Signed {
+    text: String,
+    /// Hexadecimal.
+    signature: String,
+}
+
+impl SigningKey {
+    /// A new one.
+    pub fn new() -> Self {
+        SigningKey(KeyPair::new_user())
+    }
+
+    /// From a file that holds its seed: `SU…`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds something else.
+    pub fn read(path: &Path) -> Result<Self, SignedError> {
+        let what = path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).map_err(|error| SignedError::File { path: what.clone(), error })?;
+        let key = KeyPair::from_seed(text.trim());
+        key.map(SigningKey).map_err(|_| SignedError::Key { what, expected: "the seed of a key (SU…)" })
+    }
+
+    /// The seed: whoever has it can give orders.
+    pub fn seed(&self) -> String {
+        self.0.seed().unwrap_or_default()
+    }
+
+    /// What agents are given: `U…`.
+    pub fn public(&self) -> String {
+        self.0.public_key()
+    }
+
+    /// The bytes of a signed value.
+    pub fn seal<T: Serialize>(&self, value: &T) -> Vec<u8> {
+        let text = serde_json::to_string(value).expect("numbers and texts");
+        let signature = self.0.sign(text.as_bytes()).expect("it has a seed");
+        let signature = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        serde_json::to_vec(&Signed { text, signature }).expect("texts")
+    }
+}
+
+impl Default for SigningKey {
+    fn default() -> Self {
+        SigningKey::new()
+    }
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SigningKey({})", self.public())
+    }
+}
+
+impl VerifyingKey {
+    /// From its text: `U…`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn parse(text: &str) -> Result<Self, SignedError> {
+        let key = KeyPair::from_public_key(text.trim());
+        key.map(VerifyingKey)
+            .map_err(|_| SignedError::Key { what: format!("`{text}`"), expected: "a public key (U…)" })
+    }
+
+    /// The value, if it was signed with this key.
+    ///
+    /// # Errors
+    /// It was not, or is something else.
+    pub fn open<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, SignedError> {
+        let Signed { text, signature } = serde_json::from_slice(bytes)?;
+        let signature = from_hex(&signature).ok_or(SignedError::Signature)?;
+        self.0.verify(text.as_bytes(), &signature).map_err(|_| SignedError::Signature)?;
+        Ok(serde_json::from_str(&text)?)
+    }
+}
+
+impl std::fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "VerifyingKey({})", self.0.public_key())
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    let pairs = digits.chunks_exact(2);
+    if pairs.remainder().is_empty() { Some(pairs.map(|pair| pair[0] << 4 | pair[1]).collect()) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_key_signed_is_opened() {
+        let (key, other) = (SigningKey::new(), SigningKey::new());
+        let public = VerifyingKey::parse(&key.public()).unwrap();
+        let sealed = key.seal(&vec![1, 2, 3]);
+        assert_eq!(public.open::<Vec<u32>>(&sealed).unwrap(), [1, 2, 3]);
+        let refused = |bytes: &[u8]| public.open::<Vec<u32>>(bytes).unwrap_err().to_string();
+        assert!(refused(&other.seal(&vec![1])).contains("not that of the coordinator's key"));
+        let changed = String::from_utf8(sealed).unwrap().replace("1,2", "1,9");
+        assert!(refused(changed.as_bytes()).contains("not that of the coordinator's key"));
+        for junk in [
+            "",
+            "{}",
+            "[1,2,3]",
+            "{\"text\":\"[1]\",\"signature\":\"zz\"}",
+            "{\"text\":\"[1]\",\"signature\":\"é\"}",
+        ] {
+            assert!(public.open::<Vec<u32>>(junk.as_bytes()).is_err(), "{junk}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_kept_in_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, key) = (dir.path().join("key"), SigningKey::new());
+        std::fs::write(&path, key.seed() + "\n").unwrap();
+        assert_eq!(SigningKey::read(&path).unwrap().public(), key.public());
+        std::fs::write(&path, key.public()).unwrap();
+        let why = SigningKey::read(&path).unwrap_err().to_string();
+        assert!(why.ends_with("is not the seed of a key (SU…)"), "{why}");
+        let why = SigningKey::read(&dir.path().join("none")).unwrap_err().to_string();
+        assert!(why.starts_with("cannot read the key"), "{why}");
+        for wrong in ["", "U", "é", &key.seed()] {
+            assert!(VerifyingKey::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
