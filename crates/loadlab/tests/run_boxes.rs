@@ -258,9 +258,10 @@ fn containers_are_killed_and_come_back() {
     {
         let _ = std::fs::remove_dir_all(lab.record().dir);
         let ran = lab.run(&text, &[]);
-        // Users that think are late on a busy machine, and the trial INVALID.
-        assert!(matches!(ran.code, Some(0 | 4)), "{what}: {ran:?}");
         let record = lab.record();
+        // Users that think are late on a busy machine.
+        let trials = [("back", 1), ("away", 1), ("back", 2), ("away", 2)];
+        ran.expect_however_busy(&trials.map(|(case, trial)| record.summary(case, trial)), false);
         for (case, trial, answers) in
             [("back", 1, true), ("away", 1, false), ("back", 2, true), ("away", 2, false)]
         {

@@ -2,6 +2,7 @@
 //! it. Each has the plan; from the conductor it learns which load it is, and the values that only the run knows.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 
 use loadlab_load::LoadSpec;
@@ -35,12 +36,14 @@ pub trait ReadySenders: Send + Sync {
     /// Who they are, for the record.
     fn described(&self) -> String;
 
-    /// Has the load sent. The second value is why it was ended early, if one of them was lost.
+    /// Has the load sent. The second value is why it was ended early, if one of them was lost. `cancelled` is asked now
+    /// and then, also while nothing is reported.
     fn send(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
+        cancelled: &dyn Fn() -> bool,
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> (Outcome, Option<String>);
 }
@@ -58,6 +61,8 @@ pub struct RemoteLoad {
     pub threads: Option<u64>,
     /// Names that its texts ask for, such as `components.web.port`, and their values.
     pub names: BTreeMap<String, String>,
+    /// Addresses that the run has made, such as those of containers.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// The load as a process sees it that has the plan.

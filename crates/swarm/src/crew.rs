@@ -15,6 +15,8 @@ pub const LOST_NS: u64 = 5_000_000_000;
 pub struct Crew {
     members: Vec<Member>,
     loads: BTreeMap<u64, Load>,
+    /// Since when nobody can be heard, because the coordinator has no connection.
+    deaf_since_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -53,7 +55,7 @@ pub enum Readiness {
 impl Crew {
     /// Of this many agents, none of which is here yet.
     pub fn new(slots: usize) -> Self {
-        Crew { members: vec![Member::default(); slots], loads: BTreeMap::new() }
+        Crew { members: vec![Member::default(); slots], loads: BTreeMap::new(), deaf_since_ns: None }
     }
 
     /// How many slots there are.
@@ -75,9 +77,19 @@ impl Crew {
         }
     }
 
-    /// Nobody could be heard until now.
-    pub fn nobody_heard(&mut self, now_ns: u64) {
-        self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
+    /// The coordinator has a connection, or has none: then silence says nothing about agents.
+    pub fn connected(&mut self, is_connected: bool, now_ns: u64) {
+        if is_connected {
+            self.deaf_since_ns = None;
+        } else {
+            self.deaf_since_ns.get_or_insert(now_ns);
+            self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
+        }
+    }
+
+    /// For how long the coordinator has had no connection.
+    pub fn deaf_for_ns(&self, now_ns: u64) -> u64 {
+        self.deaf_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
     /// Slots without an agent.
@@ -291,8 +303,12 @@ mod tests {
         assert!(!crew.are_others_lost(0, LOST_NS + 1));
         assert_eq!(crew.lost(0, 3 * LOST_NS), Some(0));
         assert!(crew.are_others_lost(0, 3 * LOST_NS));
-        crew.nobody_heard(3 * LOST_NS);
+        crew.connected(false, 3 * LOST_NS);
         assert_eq!(crew.lost(0, 3 * LOST_NS), None);
+        crew.connected(false, 3 * LOST_NS + 2);
+        assert_eq!(crew.deaf_for_ns(3 * LOST_NS + 5), 5);
+        crew.connected(true, 3 * LOST_NS + 5);
+        assert_eq!(crew.deaf_for_ns(3 * LOST_NS + 5), 0);
         crew.damaged(0, "first".into());
         crew.damaged(0, "second".into());
         assert_eq!(crew.damage(0), Some("first"));

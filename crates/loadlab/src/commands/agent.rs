@@ -11,8 +11,8 @@ use loadlab_load::LoadSpec;
 use loadlab_load::resident;
 use loadlab_load::spec::Model;
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Options, Outside, Plan};
-use loadlab_run::senders::{RemoteLoad, file_of, spec_of};
+use loadlab_plan::Plan;
+use loadlab_run::senders::{RemoteLoad, spec_of};
 use loadlab_swarm::nats::Server;
 use loadlab_swarm::nats::agent::{AgentOptions, Loads, serve};
 use loadlab_swarm::signed::{SigningKey, VerifyingKey};
@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::args::{AgentArgs, given};
 use crate::commands::bench::default_threads;
 use crate::exit::{self, Ended};
-use crate::swarm::{Bundle, not_shipped};
+use crate::swarm::Bundle;
 use crate::{mask, output, signals};
 
 /// Runs it.
@@ -126,15 +126,11 @@ impl Loads for PlannedLoads {
         let load: RemoteLoad = serde_json::from_value(what.clone()).map_err(wrong)?;
         // Only a coordinator on this machine knows its folders.
         let dir = if self.trusts_plan { PathBuf::from(&bundle.dir) } else { PathBuf::from("/nonexistent") };
-        let mut options = Options {
-            profile: bundle.profile.clone(),
-            set: bundle.set.clone(),
-            tags: bundle.tags.clone(),
-            cases_glob: bundle.case.clone(),
-            trials: None,
-            plan_dir: Some(bundle.dir.clone()),
-            outside: Outside::default(),
-        };
+        let mut options = bundle.options();
+        // Before any file is read.
+        if let Some(why) = bundle.asks_for_file().filter(|_| !self.trusts_plan) {
+            return Err(why);
+        }
         options.outside = given::outside(&bundle.text, &options, &dir);
         let plan = Plan::parse(&bundle.path, &bundle.text, &options).map_err(|errors| errors.to_string())?;
         mask::add_all(&plan.secrets);
@@ -144,14 +140,20 @@ impl Loads for PlannedLoads {
             }
         }
         // A plan may name any file of this machine.
-        if let Some((file, what)) = file_of(&plan).filter(|_| !self.trusts_plan) {
-            return Err(not_shipped(&file, &what));
+        if let Some(why) = bundle.needs_folder(&plan).filter(|_| !self.trusts_plan) {
+            return Err(why);
         }
         let hosts = plan.allow_hosts.iter().chain(&bundle.allow_hosts);
         let is_allowed = |host: &&String| {
             self.trusts_plan || self.allow_hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
         };
-        let allowed = Allowed { hosts: hosts.filter(is_allowed).cloned().collect(), ..Allowed::default() };
+        let allowed = Allowed {
+            hosts: hosts.filter(is_allowed).cloned().collect(),
+            resolved: bundle.resolved.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+            // Networks of the coordinator's own making are on its machine.
+            addresses: if self.trusts_plan { load.addresses.clone() } else { Vec::new() },
+            ..Allowed::default()
+        };
         let mut spec = spec_of(&plan, &dir, &load, &allowed, threads)?;
         spec.secrets = mask::secrets();
         Ok(spec)

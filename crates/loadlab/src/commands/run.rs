@@ -65,6 +65,8 @@ pub fn command(args: &RunArgs) -> Ended {
             path: &args.plan.plan,
             choice: &args.plan.choice,
             allow_hosts: &args.allow_host,
+            resolved: &args.resolve,
+            is_quiet: args.progress.quiet,
         };
         match swarm::gathered(&wanted, &cancel) {
             Ok(senders) => how.senders = senders,

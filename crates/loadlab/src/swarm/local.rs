@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use loadlab_swarm::nats::Server;
 
+/// Names of folders begin with this, and go on with the number of the process that made them.
+const FOLDER: &str = "loadlab-swarm-";
 /// How long the server has to listen.
 const UP: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
@@ -32,7 +34,8 @@ impl LocalSwarm {
     /// # Errors
     /// In words: what could not be started.
     pub fn start(agents: usize, public_key: &str) -> Result<LocalSwarm, String> {
-        let name = format!("loadlab-swarm-{}-{:x}", std::process::id(), random());
+        remove_left_behind();
+        let name = format!("{FOLDER}{}-{:x}", std::process::id(), random());
         let dir = std::env::temp_dir().join(name);
         let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
         made.map_err(|error| format!("cannot make the folder {}: {error}", dir.display()))?;
@@ -83,6 +86,18 @@ impl Drop for LocalSwarm {
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Removes folders of runs that were killed: their servers and agents ended with them.
+fn remove_left_behind() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.split('-').next());
+        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_load::LoadSpec;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
-use loadlab_plan::Plan;
+use loadlab_load::target::Resolved;
+use loadlab_plan::{Options, Outside, Plan, Reference};
 use loadlab_run::rfc3339_now;
 use loadlab_run::senders::{ReadySenders, RemoteLoad, Senders, file_of, not_by_others};
 use loadlab_swarm::nats::coordinator::{Coordinator, ReadyLoad, RunOffer};
@@ -28,6 +29,10 @@ use local::LocalSwarm;
 const GATHER: Duration = Duration::from_secs(60);
 /// From the decision that a load begins to its beginning.
 const LEAD_NS: u64 = 1_000_000_000;
+
+/// Why a plan that needs files is refused.
+const NO_FILES: &str = ", and files do not travel to agents\nhint: `--swarm local:N` has agents on this machine, which \
+                        have the plan's folder";
 
 /// What all loads of a run have in common.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,6 +53,36 @@ pub struct Bundle {
     pub case: Option<String>,
     /// Hosts that the user allows to be loaded, beside the plan's.
     pub allow_hosts: Vec<String>,
+    /// `--resolve`.
+    pub resolved: Vec<String>,
+}
+
+impl Bundle {
+    /// The plan's options; what it takes from outside is still to be read.
+    pub fn options(&self) -> Options {
+        Options {
+            profile: self.profile.clone(),
+            set: self.set.clone(),
+            tags: self.tags.clone(),
+            cases_glob: self.case.clone(),
+            trials: None,
+            plan_dir: Some(self.dir.clone()),
+            outside: Outside::default(),
+        }
+    }
+
+    /// Why loads of the plan can be sent only where its folder is, in words; `None` if they can be sent anywhere.
+    pub fn needs_folder(&self, plan: &Plan) -> Option<String> {
+        let of_load = file_of(plan).map(|(file, what)| format!("{what} needs the file `{file}`{NO_FILES}"));
+        of_load.or_else(|| self.asks_for_file())
+    }
+
+    /// The same for files whose content the plan takes as a value: they would be read with the plan.
+    pub fn asks_for_file(&self) -> Option<String> {
+        let asked = Plan::asks_for(&self.text, &self.options()).into_iter();
+        let file = asked.into_iter().find(|asked| matches!(asked, Reference::File(_)))?;
+        Some(format!("the plan takes a value from `${{{file}}}`{NO_FILES}"))
+    }
 }
 
 /// The agents of a run.
@@ -72,6 +107,10 @@ pub struct Wanted<'a> {
     pub choice: &'a PlanChoice,
     /// `--allow-host`.
     pub allow_hosts: &'a [String],
+    /// `--resolve`.
+    pub resolved: &'a [Resolved],
+    /// `--quiet`.
+    pub is_quiet: bool,
 }
 
 /// Gathers the agents that send the loads; `None` if this process does.
@@ -88,7 +127,8 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
         let exit = if cancel.is_cancelled() { Exit::Interrupted } else { Exit::CouldNotRun };
         Ended::error(exit, format!("--swarm: {error}"))
     };
-    let bundle = serde_json::to_value(bundle_of(wanted)).expect("texts");
+    let described = bundle_of(wanted);
+    let bundle = serde_json::to_value(&described).expect("texts");
     let (swarm, agents) = match place {
         SwarmPlace::Local(agents) => {
             let key = SigningKey::new();
@@ -100,8 +140,8 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
             (Swarm { coordinator, _local: Some(local), agents: *agents }, *agents)
         }
         SwarmPlace::Nats(url) => {
-            if let Some((file, what)) = file_of(wanted.plan) {
-                return Err(Ended::error(Exit::BadPlan, format!("--swarm: {}", not_shipped(&file, &what))));
+            if let Some(why) = described.needs_folder(wanted.plan) {
+                return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}")));
             }
             let missing = |what: &str| Ended::error(Exit::BadPlan, format!("--swarm nats://… needs {what}"));
             let agents = wanted.args.slots.ok_or_else(|| missing("--slots N: how many agents take part"))?;
@@ -121,17 +161,11 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
             (Swarm { coordinator, _local: None, agents }, agents)
         }
     };
-    note(&format!("waiting for {agents} agents"));
+    if !wanted.is_quiet {
+        note(&format!("waiting for {agents} agents"));
+    }
     swarm.coordinator.gather(GATHER, &|| cancel.is_cancelled()).map_err(failed)?;
     Ok(Some(Arc::new(swarm)))
-}
-
-/// A file that a load needs is not where agents are.
-pub fn not_shipped(file: &str, what: &str) -> String {
-    format!(
-        "{what} needs the file `{file}`, and files do not travel to agents\nhint: `--swarm local:N` has agents on this \
-         machine, which have the plan's folder"
-    )
 }
 
 fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
@@ -147,6 +181,7 @@ fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
         tags: choice.tags.clone(),
         case: choice.case.clone(),
         allow_hosts: wanted.allow_hosts.to_vec(),
+        resolved: wanted.resolved.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -190,9 +225,10 @@ impl ReadySenders for ReadyAgents {
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
+        cancelled: &dyn Fn() -> bool,
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> (Outcome, Option<String>) {
-        let (outcome, lost) = self.ready.run(spec, control, origin, observer);
+        let (outcome, lost) = self.ready.run(spec, control, origin, cancelled, observer);
         (outcome, lost.map(|error| error.to_string()))
     }
 }

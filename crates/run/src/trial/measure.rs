@@ -106,7 +106,8 @@ pub fn measure(
     let result = match order.senders {
         None => run(order.spec, &control, order.origin, &mut observer),
         Some(senders) => {
-            let (outcome, lost) = senders.send(order.spec, &control, order.origin, &mut observer);
+            let (outcome, lost) =
+                senders.send(order.spec, &control, order.origin, &|| state.must_end(), &mut observer);
             if let Some(why) = lost {
                 state.spoil(AbortReason::Load(why));
             }

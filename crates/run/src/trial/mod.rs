@@ -266,7 +266,7 @@ impl Trial<'_> {
         state.event(EventKind::Failed { text: text.clone() });
         let exit = match (error, state.trouble()) {
             _ if state.cancel.is_cancelled() => Exit::Interrupted,
-            (_, Some(AbortReason::Store(_))) => Exit::CouldNotRun,
+            (_, Some(AbortReason::Store(_) | AbortReason::Load(_))) => Exit::CouldNotRun,
             (SiteError::Translate(e), _) if e.is_target() => Exit::CouldNotRun,
             (SiteError::Translate(_), _) => Exit::BadPlan,
             _ => Exit::NotUp,
@@ -316,7 +316,7 @@ impl Trial<'_> {
                     };
                     asked.borrow_mut().clear();
                     let (spec, facts) = self.requests(&desk, &allowed, loads.len(), state)?;
-                    (Sends::Requests(spec), facts, self.remote(planned, &first_ids, asked.take()))
+                    (Sends::Requests(spec), facts, self.remote(planned, &first_ids, asked.take(), site))
                 }
             };
             let facts = LoadFacts { start_s: start_ns as f64 / 1e9, ..facts };
@@ -361,6 +361,7 @@ impl Trial<'_> {
         planned: &plan::LoadSpec,
         first_ids: &[u64],
         names: BTreeMap<String, String>,
+        site: &RunningSystem,
     ) -> Option<Remote> {
         self.senders?;
         let load = RemoteLoad {
@@ -369,6 +370,7 @@ impl Trial<'_> {
             first_id: first_ids.first().copied().unwrap_or(0),
             threads: planned.threads.map(u64::from),
             names,
+            addresses: site.addresses(),
         };
         Some(Remote { load, ready: Mutex::new(None) })
     }
@@ -385,6 +387,7 @@ impl Trial<'_> {
             carried.trim(self.case);
         }
         if let Err(why) = self.get_senders_ready(ready, state) {
+            state.spoil(AbortReason::Load(why.clone()));
             return self.not_up(&SiteError::BeforeLoad(why), state);
         }
         let addresses = self.addresses(ready);

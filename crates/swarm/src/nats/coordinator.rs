@@ -13,12 +13,12 @@ use loadlab_load::LoadSpec;
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, PartReport, merge};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::{ANNOUNCED, BEAT, Server, Subjects, SwarmError};
+use super::{ANNOUNCED, BEAT, HEADER_BYTES, Server, Subjects, SwarmError};
 use super::{REPORT, context_of, follow, keep, make_stream, runtime, slot_of};
 use crate::block::unpack;
-use crate::crew::{Crew, Pieces, Readiness};
+use crate::crew::{Crew, LOST_NS, Pieces, Readiness};
 use crate::message::{Announcement, LoadOrder, Numbered, Order, VERSION};
 use crate::reduce::ReportId;
 use crate::signed::SigningKey;
@@ -27,6 +27,10 @@ use crate::signed::SigningKey;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long agents have to get ready for a load.
 const READY_NS: u64 = 60_000_000_000;
+/// How long the server may be unreachable in the middle of a load.
+const DEAF_NS: u64 = 60_000_000_000;
+/// How long it takes at most to tell agents that the run is over.
+const GOODBYE: Duration = Duration::from_secs(5);
 /// How long agents have to report once a load was to end.
 const END_NS: u64 = 30_000_000_000;
 
@@ -44,10 +48,20 @@ pub struct RunOffer {
     pub key: SigningKey,
 }
 
+impl RunOffer {
+    /// What agents hear of it, signed.
+    fn announced(&self) -> Vec<u8> {
+        let (run, bundle) = (self.run.clone(), self.bundle.clone());
+        self.key.seal(&Announcement { version: VERSION, run, slots: self.slots, bundle })
+    }
+}
+
 /// A run whose loads are sent by agents. Dropping it tells them that it is over.
 pub struct Coordinator {
     shared: Arc<Shared>,
     orders: mpsc::UnboundedSender<Order>,
+    /// Dropped when the thread is to end.
+    stays: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     loads: Mutex<u64>,
 }
@@ -82,6 +96,7 @@ impl Coordinator {
     pub fn start(offer: RunOffer) -> Result<Coordinator, SwarmError> {
         let shared = Arc::new(Shared { crew: Mutex::new(Crew::new(offer.slots)), changed: Condvar::new() });
         let (orders, queue) = mpsc::unbounded_channel();
+        let (stays, leaves) = oneshot::channel();
         let (began, begun) = std::sync::mpsc::channel();
         let onto = shared.clone();
         let body = move || {
@@ -94,13 +109,22 @@ impl Coordinator {
                 let made = async {
                     let client = offer.server.connect().await?;
                     let context = context_of(&client);
+                    let bytes = offer.announced().len();
+                    let most = client.max_payload().saturating_sub(HEADER_BYTES);
+                    if bytes > most {
+                        return Err(SwarmError::Agents(format!(
+                            "the plan makes a message of {bytes} bytes, and the NATS server takes {most}\nhint: its \
+                             `max_payload` may be larger"
+                        )));
+                    }
                     make_stream(&context, &subjects).await?;
                     Ok((client, context))
                 };
                 match made.await {
                     Ok((client, context)) => {
                         let _ = began.send(Ok(()));
-                        converse(&client, &context, &subjects, &offer, queue, &onto).await;
+                        let talk = Talk { client: &client, context: &context, subjects: &subjects, offer: &offer };
+                        talk.run(queue, leaves, &onto).await;
                     }
                     Err(error) => drop(began.send(Err(error))),
                 }
@@ -109,7 +133,10 @@ impl Coordinator {
         let thread = std::thread::Builder::new().name("loadlab-swarm".into()).spawn(body);
         let thread = thread.map_err(SwarmError::Thread)?;
         match begun.recv() {
-            Ok(Ok(())) => Ok(Coordinator { shared, orders, thread: Some(thread), loads: Mutex::new(0) }),
+            Ok(Ok(())) => {
+                let (stays, thread) = (Some(stays), Some(thread));
+                Ok(Coordinator { shared, orders, stays, thread, loads: Mutex::new(0) })
+            }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(SwarmError::Agents("the swarm's own thread ended".to_owned())),
         }
@@ -207,6 +234,7 @@ impl Coordinator {
 impl Drop for Coordinator {
     fn drop(&mut self) {
         self.order(Order::Over);
+        self.stays = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -225,23 +253,30 @@ pub struct ReadyLoad {
 impl ReadyLoad {
     /// Has the load sent, from `origin` on, and merges what the agents report.
     ///
-    /// The second value is why the load was ended early, if an agent was lost.
+    /// The second value is why the load was ended early, if an agent was lost. `cancelled` is asked now and then, also
+    /// while no agent reports anything.
     pub fn run(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
+        cancelled: &dyn Fn() -> bool,
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> (Outcome, Option<SwarmError>) {
         self.of.order(Order::Begin { load: self.load, at_ns: origin.start_ns });
         let mut ending = Ending::default();
-        let mut reports = std::iter::from_fn(|| self.next(control, &mut ending));
+        let mut reports = std::iter::from_fn(|| self.next(control, cancelled, &mut ending));
         let outcome = merge(spec, origin, self.slots, &mut reports, observer);
         (outcome, ending.lost)
     }
 
     /// Waits for the next report; `None` once all parts have ended.
-    fn next(&self, control: &Control, ending: &mut Ending) -> Option<PartReport> {
+    fn next(
+        &self,
+        control: &Control,
+        cancelled: &dyn Fn() -> bool,
+        ending: &mut Ending,
+    ) -> Option<PartReport> {
         let shared = &self.of.shared;
         let mut crew = shared.crew();
         loop {
@@ -252,20 +287,10 @@ impl ReadyLoad {
                 return None;
             }
             let now_ns = now_ns();
-            if ending.lost.is_none()
-                && let Some(why) = crew.damage(self.load)
-            {
-                ending.lost = Some(SwarmError::Agents(why.to_owned()));
-                control.abort();
+            if ending.lost.is_none() {
+                ending.lost = self.why_lost(&crew, now_ns).map(SwarmError::Agents);
             }
-            if ending.lost.is_none()
-                && let Some(slot) = crew.lost(self.load, now_ns)
-            {
-                ending.lost = Some(SwarmError::Agents(format!(
-                    "agent {} (slot {slot}) was silent for {} s: what it sent after its last report is unknown",
-                    crew.name(slot),
-                    crate::crew::LOST_NS / 1_000_000_000
-                )));
+            if ending.lost.is_some() || cancelled() {
                 control.abort();
             }
             if control.is_aborted() && !ending.is_aborted {
@@ -276,14 +301,36 @@ impl ReadyLoad {
                 ending.is_stopped = true;
                 self.of.order(Order::Stop { load: self.load });
             }
-            // Those that are lost will never report.
+            // Those that are lost will never report, and without a connection nobody does.
             let is_given_up = ending.until_ns.is_some_and(|until_ns| now_ns >= until_ns);
-            if is_given_up || (ending.is_aborted && crew.are_others_lost(self.load, now_ns)) {
+            let is_alone = crew.are_others_lost(self.load, now_ns) || crew.deaf_for_ns(now_ns) > LOST_NS;
+            if is_given_up || (ending.is_aborted && is_alone) {
                 crew.finish(self.load);
                 continue;
             }
             crew = shared.wait(crew);
         }
+    }
+}
+
+impl ReadyLoad {
+    /// Why the load cannot go on, in words.
+    fn why_lost(&self, crew: &Crew, now_ns: u64) -> Option<String> {
+        if let Some(why) = crew.damage(self.load) {
+            return Some(why.to_owned());
+        }
+        if crew.deaf_for_ns(now_ns) > DEAF_NS {
+            return Some(format!(
+                "the NATS server could not be reached for {} s: what agents sent meanwhile is unknown",
+                DEAF_NS / 1_000_000_000
+            ));
+        }
+        let slot = crew.lost(self.load, now_ns)?;
+        Some(format!(
+            "agent {} (slot {slot}) was silent for {} s: what it sent after its last report is unknown",
+            crew.name(slot),
+            LOST_NS / 1_000_000_000
+        ))
     }
 }
 
@@ -306,26 +353,41 @@ struct Ending {
     lost: Option<SwarmError>,
 }
 
-/// Everything that is said on the network, until the run is over.
-async fn converse(
-    client: &Client,
-    context: &Context,
-    subjects: &Subjects,
-    offer: &RunOffer,
-    queue: mpsc::UnboundedReceiver<Order>,
-    shared: &Shared,
-) {
-    let said = follow(context, subjects, subjects.said(), said_onto(subjects, shared));
-    tokio::select! {
-        () = give(context, subjects, offer, queue) => {}
-        () = announce(client, offer, shared) => {}
-        () = hear(client, subjects, shared) => {}
-        () = tell_time(client, subjects) => {}
-        () = said => {}
+/// What the coordinator's thread needs.
+struct Talk<'t> {
+    client: &'t Client,
+    context: &'t Context,
+    subjects: &'t Subjects,
+    offer: &'t RunOffer,
+}
+
+impl Talk<'_> {
+    /// Everything that is said on the network, until the run is over.
+    async fn run(
+        &self,
+        queue: mpsc::UnboundedReceiver<Order>,
+        leaves: oneshot::Receiver<()>,
+        shared: &Shared,
+    ) {
+        let Talk { client, context, subjects, offer } = *self;
+        let said = follow(context, subjects, subjects.said(), said_onto(subjects, shared));
+        // A server that is gone must not keep a run from ending.
+        let goodbye = async {
+            let _ = leaves.await;
+            tokio::time::sleep(GOODBYE).await;
+        };
+        tokio::select! {
+            () = give(context, subjects, offer, queue) => {}
+            () = announce(client, offer, shared) => {}
+            () = hear(client, subjects, shared) => {}
+            () = tell_time(client, subjects) => {}
+            () = said => {}
+            () = goodbye => return,
+        }
+        // Agents have a moment to read that it is over.
+        tokio::time::sleep(BEAT / 2).await;
+        let _ = context.delete_stream(subjects.stream()).await;
     }
-    // Agents have a moment to read that it is over.
-    tokio::time::sleep(BEAT / 2).await;
-    let _ = context.delete_stream(subjects.stream()).await;
 }
 
 /// Gives the orders, each signed, until the last one.
@@ -351,19 +413,12 @@ async fn give(
 
 /// Announces the run every second: agents that come later join it, and all see that the coordinator lives.
 async fn announce(client: &Client, offer: &RunOffer, shared: &Shared) {
-    let announcement = Announcement {
-        version: VERSION,
-        run: offer.run.clone(),
-        slots: offer.slots,
-        bundle: offer.bundle.clone(),
-    };
-    let sealed = offer.key.seal(&announcement);
+    let sealed = offer.announced();
     let mut beat = tokio::time::interval(BEAT);
     loop {
         beat.tick().await;
-        if client.connection_state() != State::Connected {
-            shared.change(|crew| crew.nobody_heard(now_ns()));
-        }
+        let is_connected = client.connection_state() == State::Connected;
+        shared.change(|crew| crew.connected(is_connected, now_ns()));
         // While the server is gone nobody hears it.
         let _ = client.publish(ANNOUNCED, sealed.clone().into()).await;
     }

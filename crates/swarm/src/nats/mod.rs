@@ -12,8 +12,9 @@ pub mod coordinator;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, stream};
 use async_nats::{Client, ConnectOptions};
@@ -226,9 +227,12 @@ async fn follow(
     loop {
         let read = read_from(context, subjects, &filter, next);
         let Ok(mut messages) = read.await else {
-            let is_gone = context.get_stream(subjects.stream()).await.is_err_and(|error| {
-                matches!(error.kind(), jetstream::context::GetStreamErrorKind::JetStream(_))
-            });
+            // A server that has just started may not have its streams yet; one that says so has none.
+            let is_gone =
+                context.get_stream(subjects.stream()).await.is_err_and(|error| match error.kind() {
+                    GetStreamErrorKind::JetStream(why) => why.error_code() == ErrorCode::STREAM_NOT_FOUND,
+                    _ => false,
+                });
             if is_gone {
                 return;
             }
@@ -245,6 +249,7 @@ async fn follow(
                 return;
             }
         }
+        tokio::time::sleep(BEAT / 4).await;
     }
 }
 
