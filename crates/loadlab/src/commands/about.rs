@@ -1,5 +1,8 @@
 //! loadlab's information about itself: schema, completions, manual, licences.
 
+use std::io::Read;
+
+use flate2::read::ZlibDecoder;
 use loadlab_analysis::Exit;
 
 use crate::args;
@@ -22,7 +25,10 @@ pub fn completions(shell: clap_complete::Shell) -> Ended {
 
 /// `loadlab licenses`.
 pub fn licenses() -> Ended {
-    print_as(Form::Data, include_str!("../../THIRD-PARTY-NOTICES"));
+    const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/notices.zlib"));
+    let mut text = String::new();
+    ZlibDecoder::new(PACKED).read_to_string(&mut text).expect("the build packed it");
+    print_as(Form::Data, &text);
     Ended::with(Exit::Ok)
 }
 
