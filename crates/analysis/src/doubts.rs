@@ -12,7 +12,7 @@ use loadlab_record::expr::Expr;
 use loadlab_record::histogram::rank_of;
 use loadlab_record::load::OwnLimits;
 use loadlab_record::load::{Series, Tick};
-use loadlab_record::summary::{Doubt, Ended, LoadFacts, PERCENTILES, Stalls, Summary};
+use loadlab_record::summary::{Doubt, Ended, LoadFacts, LostAgent, PERCENTILES, Stalls, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
 
 use crate::input::Planned;
@@ -84,6 +84,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         throttled(summary, grounds),
         stalls(summary, grounds),
         coarse_ticks(summary),
+        agents_lost(summary),
         own_limits(summary),
         littles_law(summary, grounds),
         users_idle(summary, grounds),
@@ -315,6 +316,39 @@ fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
             ms(coarse_s * 1e3)
         ),
         "totals are complete, but these ticks hide what happened within them: leave loadlab a core, or use fewer tags",
+    )
+}
+
+/// Agents were lost, and part of the load was not sent. What was measured is right, but of a smaller load.
+fn agents_lost(summary: &Summary) -> Option<Doubt> {
+    let lost: Vec<&LostAgent> = summary.agents.iter().flat_map(|agent| &agent.lost).collect();
+    let first = lost.first()?;
+    let who = match lost.len() {
+        1 => format!("agent {} was lost", first.agent),
+        n => format!("{n} agents were lost, first {}", first.agent),
+    };
+    let requests = &summary.requests;
+    let what = match requests.not_offered_min.zip(requests.not_offered) {
+        Some((least, most)) => {
+            let count = |n: u64| format_count(n as f64);
+            let missing = match least == most {
+                true => count(most),
+                false => format!("{} to {}", count(least), count(most)),
+            };
+            let covered = requests.due as f64 / ((requests.due + most) as f64).max(1.0);
+            format!(
+                "{missing} requests were not offered; the load covers {} of its schedule",
+                percent(covered)
+            )
+        }
+        None => "how much of the load was not sent is unknown, since it depends on how fast it is answered"
+            .to_owned(),
+    };
+    doubt(
+        "agents_lost",
+        false,
+        format!("{who} after {:.0} s: {what}", first.reported_until_s),
+        "`summary.json` has each agent's part; run it again for the whole load",
     )
 }
 

@@ -8,7 +8,7 @@ use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Measured, Tick};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss};
+use loadlab_record::summary::{AgentSummary, Ended, Generator, LoadFacts, Loss};
 
 /// Everything a trial left in memory when it ended. By default it ended as planned, and nothing was measured.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct TrialInput<'a> {
     pub events: &'a [Event],
     /// What the generator used.
     pub generator: Generator,
+    /// The agents that sent the loads, by part; empty if loadlab itself did.
+    pub agents: Vec<AgentSummary>,
     /// How the load ended.
     pub ended: Ended,
     /// What must hold.

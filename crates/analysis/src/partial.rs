@@ -32,6 +32,7 @@ pub fn partial(trial: &TrialRecord, case: &CaseFacts, figures: &[FigureFacts]) -
         events: &trial.events,
         evidence: &trial.evidence,
         generator: generator_of(trial, &samples),
+        agents: Vec::new(),
         ended: Ended::Partial,
         expect: &[],
         intervals: &trial.intervals,

@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use loadlab_record::Histogram;
 use loadlab_record::dependence::Dependence;
 use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Measured, TagMeasured, Tick, Window};
+use loadlab_record::load::{Counts, Measured, TagMeasured, Tick, Window};
 use loadlab_record::numbers::NumberSummary;
-use loadlab_record::summary::{Distribution, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict};
+use loadlab_record::summary::{
+    AgentSummary, Distribution, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict,
+};
 
 use crate::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::components;
@@ -86,7 +88,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         elapsed_s: span.to_s - span.from_s,
         window: window_of(input.loads),
         stragglers: totals.stragglers,
-        requests: Requests::from(counts),
+        requests: requests_of(counts, &input.agents),
         failures: counts.failures.clone(),
         statuses: totals.statuses.clone(),
         availability: (ended > 0 && !input.facts.is_command()).then(|| counts.ok as f64 / ended as f64),
@@ -120,6 +122,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         by_load: by_load(input),
         connections: totals.connections,
         generator: input.generator.clone(),
+        agents: input.agents.clone(),
         components: components::summaries(
             input.samples,
             input.events,
@@ -134,6 +137,19 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         pairs: Vec::new(),
         figures: BTreeMap::new(),
         bottleneck: None,
+    }
+}
+
+/// Requests, and those that nobody offered in place of lost agents: known if it is known of all of them.
+fn requests_of(counts: &Counts, agents: &[AgentSummary]) -> Requests {
+    let sum = |of: fn(&Requests) -> Option<u64>| {
+        let all: Option<u64> = agents.iter().map(|agent| of(&agent.requests)).sum();
+        all.filter(|_| !agents.is_empty())
+    };
+    Requests {
+        not_offered: sum(|requests| requests.not_offered),
+        not_offered_min: sum(|requests| requests.not_offered_min),
+        ..Requests::from(counts)
     }
 }
 

@@ -31,6 +31,7 @@ fn summary(per_s: u64, expect: &[&str]) -> Summary {
     m.series.response_ok.record_n(10_000_000, n);
     let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).unwrap()).collect();
     summarise(TrialInput {
+        agents: Vec::new(),
         facts: LoadFacts { model: "closed".into(), ..LoadFacts::default() },
         loads: &[LoadRun { load: "main".into(), batch: 0, at_s: 0.0, measured: m }],
         expect: &expect,

@@ -41,6 +41,7 @@ fn open(rate_per_s: f64) -> LoadFacts {
 
 fn input(facts: LoadFacts, loads: &[LoadRun]) -> TrialInput<'_> {
     TrialInput {
+        agents: Vec::new(),
         facts,
         loads,
         generator: Generator { io: "sim".into(), threads: 1, cpu_s: 1.0, ..Generator::default() },

@@ -287,7 +287,7 @@ fn clean_removes_what_nobody_else_could() {
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
-fn can_unshare() -> bool {
+pub fn can_unshare() -> bool {
     let tried = std::process::Command::new("unshare").args(["--mount", "true"]).status();
     tried.is_ok_and(|status| status.success())
 }

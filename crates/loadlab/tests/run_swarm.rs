@@ -1,11 +1,16 @@
 //! Loads that agents send, with a real NATS server: together they send what one process would.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::common::demo::Demo;
 use crate::common::ports;
 use crate::run_support::{Lab, component, eventually, plan, processes_with};
 
@@ -156,7 +161,7 @@ impl Nats {
         command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(streams);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("nats-server is installed (package nats-server)");
-        eventually("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        eventually("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
         child
     }
 
@@ -190,9 +195,13 @@ struct Agent {
 
 impl Agent {
     fn start(lab: &Lab, nats: &Nats, name: &str, more: &[&str]) -> Agent {
-        let log = lab.path().join(format!("{name}.log"));
         let spool = lab.path().join(format!("spool-{name}")).display().to_string();
-        let mut command = lab.command(&["agent", "--nats", &nats.url(), "--name", name, "--spool", &spool]);
+        Agent::start_at(lab, &nats.url(), name, &[more, &["--spool", &spool]].concat())
+    }
+
+    fn start_at(lab: &Lab, url: &str, name: &str, more: &[&str]) -> Agent {
+        let log = lab.path().join(format!("{name}.log"));
+        let mut command = lab.command(&["agent", "--nats", url, "--name", name]);
         command
             .args(more)
             .stdout(Stdio::null())
@@ -269,6 +278,293 @@ fn a_nats_server_that_stays_away() {
     assert_eq!(summary["ended"], "interrupted");
     assert!(summary["requests"]["ok"].as_u64() > Some(0), "what was reported is in the record");
     drop(agents);
+}
+
+/// The process of the agent that a part of the load is now sent by.
+fn slot_of(agent: &Agent) -> u64 {
+    let log = std::fs::read_to_string(&agent.log).expect("its log");
+    let slot = log.split(": slot ").nth(1).and_then(|rest| rest.split(' ').next());
+    slot.and_then(|slot| slot.parse().ok()).expect("it has a slot")
+}
+
+/// What was due in all and what was not offered is the schedule, and the server has what was offered and possibly what
+/// the lost agent sent after its last report.
+#[track_caller]
+fn check_coverage(summary: &Value, schedule: u64) {
+    let requests = &summary["requests"];
+    let number = |name: &str| requests[name].as_u64().unwrap_or_else(|| panic!("{name}: {requests}"));
+    let (due, most, least) = (number("due"), number("not_offered"), number("not_offered_min"));
+    assert_eq!(due + most, schedule, "{requests}");
+    assert!(most > 0 && least <= most, "{requests}");
+    let posted = summary["probes"]["posted"]["last"].as_f64().expect("a number") as u64;
+    assert!((number("ok")..=schedule - least).contains(&posted), "{posted} of {requests}");
+    let agents = summary["agents"].as_array().expect("agents");
+    let sum: u64 = agents.iter().filter_map(|agent| agent["requests"]["due"].as_u64()).sum();
+    assert_eq!(sum, due, "{agents:#?}");
+    let doubts = summary["doubts"].as_array().expect("doubts");
+    assert!(doubts.iter().any(|d| d["kind"] == "agents_lost" && d["grave"] == false), "{doubts:#?}");
+}
+
+/// Without a lost agent the others go on, and the record says what was not offered, and by whom.
+#[test]
+fn the_others_go_on_without_a_lost_agent() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
+    let mut agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
+    let url = nats.url();
+    let args = ["--swarm", &url, "--slots", "2", "--swarm-key", "key", "--on-lost-agent", "degrade"];
+    let running = lab.start(&counted("  rate: 100\n  duration: 9s\n"), &args);
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    agents[1].child.kill().expect("it can be killed");
+    let ran = running.end();
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(summary["ended"], "complete", "{}", ran.err);
+    check_coverage(&summary, 900);
+    let lost = &summary["agents"][slot_of(&agents[1]) as usize]["lost"][0];
+    assert_eq!((&lost["agent"], &lost["replaced_at_s"]), (&"two".into(), &Value::Null), "{summary:#}");
+    let notes = record_notes(&lab);
+    assert!(notes.contains("agent two (slot ") && notes.contains("; the other 1 go on"), "{notes}");
+}
+
+/// An agent without a part takes the place of a lost one, in the middle of the load.
+#[test]
+fn another_agent_takes_the_place_of_a_lost_one() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
+    let mut agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
+    let url = nats.url();
+    let args = ["--swarm", &url, "--slots", "2", "--swarm-key", "key", "--on-lost-agent", "replace"];
+    let running = lab.start(&counted("  rate: 100\n  duration: 14s\n"), &args);
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    let spare = Agent::start(&lab, &nats, "spare", &more);
+    let slot = slot_of(&agents[1]);
+    agents[1].child.kill().expect("it can be killed");
+    let ran = running.end();
+    spare.until_told("all slots are taken");
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(summary["ended"], "complete", "{}", ran.err);
+    check_coverage(&summary, 1400);
+    let part = &summary["agents"][slot as usize];
+    assert_eq!((&part["agent"], slot_of(&spare)), (&"spare".into(), slot), "{summary:#}");
+    let lost = &part["lost"][0];
+    assert_eq!(lost["agent"], "two");
+    assert!(lost["replaced_at_s"].as_f64() > lost["reported_until_s"].as_f64(), "{lost}");
+    let notes = record_notes(&lab);
+    assert!(notes.contains("agent two (slot ") && notes.contains("agent spare takes slot "), "{notes}");
+    // What it cannot do is said beforehand.
+    let replaced = ["--swarm", "local:2", "--on-lost-agent", "replace"];
+    std::fs::remove_dir_all(lab.record().dir).expect("it is there");
+    let text = counted("  users: 1\n  requests: 1\n");
+    run_local(&lab, &text, &replaced)
+        .expect(2, &["--on-lost-agent replace: with `local:N` no agent is left"]);
+}
+
+/// The notes of the first trial.
+fn record_notes(lab: &Lab) -> String {
+    let notes = lab.record().events("default", 1, "note");
+    notes.iter().filter_map(|n| n["text"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// A network between an agent and its server: what comes back from the server takes longer, and it can be cut.
+struct Link {
+    port: u16,
+    is_cut: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Link {
+    fn to(server: u16, delay: Duration) -> Link {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let is_cut = Arc::new((Mutex::new(false), Condvar::new()));
+        let cut = is_cut.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { return };
+                let both = (client.try_clone(), server.try_clone());
+                let (Ok(client_too), Ok(server_too)) = both else { return };
+                forward(client, server_too, Duration::ZERO, cut.clone());
+                forward(server, client_too, delay, cut.clone());
+            }
+        });
+        Link { port, is_cut }
+    }
+
+    fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    fn cut(&self, is_cut: bool) {
+        *self.is_cut.0.lock().expect("no panic") = is_cut;
+        self.is_cut.1.notify_all();
+    }
+}
+
+fn forward(mut from: TcpStream, mut onto: TcpStream, delay: Duration, is_cut: Arc<(Mutex<bool>, Condvar)>) {
+    let (pass, passed) = std::sync::mpsc::channel::<(Instant, Vec<u8>)>();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = from.read(&mut bytes) {
+            let _ = pass.send((Instant::now(), bytes[..read].to_vec()));
+        }
+    });
+    std::thread::spawn(move || {
+        for (came, bytes) in passed {
+            hold_back((came + delay).saturating_duration_since(Instant::now()));
+            let cut = is_cut.0.lock().expect("no panic");
+            drop(is_cut.1.wait_while(cut, |cut| *cut));
+            if onto.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "a slow network is simulated: nothing waits for it to be over")]
+fn hold_back(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// An agent that stood still for longer than the others wait, and one whose network was cut, come back: what they report
+/// then counts, and nothing of the load is missing. Both have the same name, which confuses nobody.
+#[test]
+fn agents_that_come_back_are_counted() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let link = Link::to(nats.port, Duration::ZERO);
+    let key = new_key(&lab, "key");
+    let more = |spool: &str| {
+        let spool = lab.path().join(spool).display().to_string();
+        ["--coordinator-key", &key, "--threads", "1", "--once", "--spool", &spool].map(str::to_owned)
+    };
+    let start = |url: &str, name: &str, spool: &str| {
+        Agent::start_at(&lab, url, name, &more(spool).each_ref().map(String::as_str))
+    };
+    let steady = start(&nats.url(), "steady", "spool-steady");
+    let still = start(&nats.url(), "twin", "spool-twins");
+    let away = start(&link.url(), "twin", "spool-twins");
+    let url = nats.url();
+    let args = ["--swarm", &url, "--slots", "3", "--swarm-key", "key", "--on-lost-agent", "degrade"];
+    let running = lab.start(&counted("  rate: 90\n  duration: 14s\n"), &args);
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    let pid = Pid::from_raw(still.child.id().cast_signed()).expect("a number");
+    kill_process(pid, Signal::STOP).expect("it can be stopped");
+    link.cut(true);
+    eventually("both are missed", || {
+        (record_notes(&lab).matches("agent twin (slot ").count() == 2).then_some(())
+    });
+    kill_process(pid, Signal::CONT).expect("it can go on");
+    link.cut(false);
+    let ran = running.end();
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    let requests = &summary["requests"];
+    let found = ["due", "ok", "not_offered"].map(|name| requests[name].as_u64());
+    assert_eq!(found, [Some(1260), Some(1260), Some(0)], "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 1260.0);
+    let found = ["accepted", "lost_max", "doubled"].map(|name| summary["loss"][name].as_u64());
+    assert_eq!(found, [Some(1260), Some(0), Some(0)], "{}", summary["loss"]);
+    assert_eq!(record_notes(&lab).matches(" is back").count(), 2, "{}", record_notes(&lab));
+    drop([steady, still, away]);
+}
+
+/// Clocks of agents are minutes apart, and one's messages need longer in one direction than in the other: their offsets
+/// are known to within what is stated, and all send from the same moment.
+#[test]
+fn clocks_of_agents_may_differ() {
+    const OFFSETS_S: [i32; 3] = [0, 500, -400];
+    if !rustix::process::geteuid().is_root() || !crate::run_killed::can_unshare() {
+        return crate::run_support::skip::skip("it takes root and time namespaces");
+    }
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    let slow = Link::to(nats.port, Duration::from_millis(20)).url();
+    let url = nats.url();
+    let agents = OFFSETS_S.map(|offset_s| {
+        let name = format!("at{offset_s}");
+        let (nats, offset) = (if offset_s == 500 { &slow } else { &url }, offset_s.to_string());
+        let spool = lab.path().join(format!("spool-{name}")).display().to_string();
+        let agent = lab.command(&["agent", "--nats", nats, "--name", &name, "--spool", &spool]);
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--monotonic", &offset, "--fork", "--kill-child", "--"]);
+        command.arg(agent.get_program()).args(agent.get_args());
+        command.args(["--coordinator-key", &key, "--threads", "1", "--once"]);
+        command.envs(agent.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let log = lab.path().join(format!("{name}.log"));
+        command.current_dir(lab.path()).stdout(Stdio::null());
+        command.stderr(std::fs::File::create(&log).expect("a file can be made"));
+        Agent { child: command.spawn().expect("unshare is there (util-linux)"), log }
+    });
+    let args = ["--swarm", &url, "--slots", "3", "--swarm-key", "key"];
+    let ran = lab.run(&counted("  rate: 150\n  duration: 2s\n"), &args);
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(summary["requests"]["ok"], 300, "{summary:#}");
+    for part in summary["agents"].as_array().expect("agents") {
+        let name = part["agent"].as_str().expect("a name");
+        let truth_s: f64 = name.strip_prefix("at").and_then(|s| s.parse().ok()).expect("an offset");
+        let (offset_s, uncertainty_ms) =
+            (part["clock_offset_s"].as_f64(), part["clock_uncertainty_ms"].as_f64());
+        let error_ms = (offset_s.expect("an offset") + truth_s).abs() * 1e3;
+        let uncertainty_ms = uncertainty_ms.expect("an uncertainty");
+        assert!(error_ms <= uncertainty_ms + 1e-6, "{name}: {error_ms} ms is more than {uncertainty_ms} ms");
+        // The slow way back is half of what may be wrong.
+        assert!(name != "at500" || uncertainty_ms >= 10.0, "{name}: {uncertainty_ms} ms");
+    }
+    drop(agents);
+}
+
+/// `bench` and `find` have agents, too: what they make of a URL or a plan reaches them.
+#[test]
+fn agents_of_a_bench_and_a_search() {
+    let lab = Lab::new();
+    std::fs::create_dir_all(lab.path().join("tmp")).expect("a folder can be made");
+    let demo = Demo::start(&[]);
+    let run = |args: &[&str]| {
+        let mut command = lab.command(&[args, &["--swarm", "local:2", "--out", &lab.run_name()]].concat());
+        command.env("TMPDIR", lab.path().join("tmp"));
+        let ran = crate::run_support::Ran::of(command.output().expect("loadlab starts"));
+        assert_eq!(swarm_processes(&lab), Vec::<u32>::new(), "{}", ran.err);
+        ran
+    };
+    let url = &demo.url;
+    let ran = run(&["bench", url, "-n", "301", "-c", "4"]);
+    let record = lab.record();
+    let summary = record.summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!((&summary["requests"]["ok"], &summary["load"]["users"]), (&301.into(), &4.into()));
+    assert_eq!(summary["agents"].as_array().map(Vec::len), Some(2));
+    std::fs::remove_dir_all(record.dir).expect("it is there");
+    run(&["bench", url, "--cpus", "0"]).expect(2, &["--cpus is for load threads of this process"]);
+    run(&["bench", url, "--connections", "60"]).expect(2, &["--connections cannot be combined with --swarm"]);
+    let search = ["--rate", "40..41", "--expect", "errors < 50%", "--level-duration", "1s", "--settle", "0s"];
+    let ran = run(&[&["find", url][..], &search].concat());
+    // A busy machine may make a level INVALID, which ends the search.
+    assert!(
+        ran.code == Some(4) || ran.out.contains("at least 41/s, the highest level to be tried"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+    let record = lab.record();
+    let levels: Vec<u64> =
+        [40, 41].into_iter().filter(|n| record.trial(&format!("rate-{n}"), 1).exists()).collect();
+    assert!(!levels.is_empty());
+    for level in levels {
+        let summary = record.summary(&format!("rate-{level}"), 1);
+        let load = (&summary["requests"]["due"], &summary["load"]["rate_per_s"]);
+        assert_eq!(load, (&level.into(), &(level as f64).into()));
+        assert_eq!(summary["agents"].as_array().map(Vec::len), Some(2), "{level}");
+    }
 }
 
 /// Agents follow the key they were given and no other, serve one run after another, and load only what both the plan

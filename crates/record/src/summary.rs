@@ -85,6 +85,9 @@ pub struct Summary {
     pub connections: Connections,
     /// What the generator used.
     pub generator: Generator,
+    /// The agents that sent the loads, by their part; empty if loadlab itself did.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub agents: Vec<AgentSummary>,
     /// Component usage during the load.
     pub components: BTreeMap<String, ComponentSummary>,
     /// Probes over the load and the drain.
@@ -317,6 +320,13 @@ pub struct Requests {
     pub failed: u64,
     /// Neither, at the end.
     pub in_flight: u64,
+    /// Would have fallen due in the parts of agents that were lost: at most so many. Absent if loadlab itself sent the
+    /// loads, or if nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub not_offered: Option<u64>,
+    /// The same, at least: what an agent sent after its last report is unknown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub not_offered_min: Option<u64>,
 }
 
 impl From<&Counts> for Requests {
@@ -328,8 +338,71 @@ impl From<&Counts> for Requests {
             ok: c.ok,
             failed: c.failed(),
             in_flight: c.in_flight,
+            not_offered: None,
+            not_offered_min: None,
         }
     }
+}
+
+/// A part of the loads of a trial, and who sent it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AgentSummary {
+    /// Which part, from 0.
+    pub slot: u64,
+    /// The agent's name; the last one's, if another was lost.
+    pub agent: String,
+    /// Its load threads.
+    pub threads: u64,
+    /// The coordinator's clock minus its own, as estimated, seconds.
+    pub clock_offset_s: Option<f64>,
+    /// The true offset differs by no more than this, milliseconds.
+    pub clock_uncertainty_ms: Option<f64>,
+    /// Requests of the part.
+    pub requests: Requests,
+    /// Agents that were lost while they sent it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub lost: Vec<LostAgent>,
+}
+
+impl AgentSummary {
+    /// Adds what was sent of the same part of another load.
+    pub fn merge(&mut self, other: AgentSummary) {
+        let Requests { due, dropped, started, ok, failed, in_flight, not_offered, not_offered_min } =
+            other.requests;
+        let own = &mut self.requests;
+        own.due += due;
+        own.dropped += dropped;
+        own.started += started;
+        own.ok += ok;
+        own.failed += failed;
+        own.in_flight += in_flight;
+        own.not_offered = own.not_offered.zip(not_offered).map(|(a, b)| a + b);
+        own.not_offered_min = own.not_offered_min.zip(not_offered_min).map(|(a, b)| a + b);
+        self.lost.extend(other.lost);
+        let latest = AgentSummary { requests: own.clone(), lost: std::mem::take(&mut self.lost), ..other };
+        *self = latest;
+    }
+}
+
+/// An agent that was lost in the middle of a load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LostAgent {
+    /// Its name.
+    pub agent: String,
+    /// The load, and which repeat of it, from 0.
+    pub load: String,
+    /// See `load`.
+    pub batch: u32,
+    /// Up to when it had reported, seconds on the trial's clock.
+    pub reported_until_s: f64,
+    /// From when on another sent its part; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub replaced_at_s: Option<f64>,
+    /// Requests that would have fallen due between the two, or up to the end: at most. Absent if their number depends on
+    /// how fast they are answered.
+    pub not_offered: Option<u64>,
+    /// The same, at least.
+    pub not_offered_min: Option<u64>,
 }
 
 /// Rates over the window.

@@ -50,6 +50,7 @@ fn measured() -> Measured {
 fn summary(facts: LoadFacts, m: Measured) -> Summary {
     let runs = [LoadRun { load: "main".into(), batch: 0, at_s: 0.0, measured: m }];
     summarise(TrialInput {
+        agents: Vec::new(),
         facts,
         loads: &runs,
         generator: Generator {

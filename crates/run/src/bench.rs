@@ -173,6 +173,7 @@ struct WatchedSystem<'a> {
 
 fn summary_of(bench: &Bench, facts: LoadFacts, measured: &MeasuredLoad, seen: &WatchedSystem<'_>) -> Summary {
     summarise(TrialInput {
+        agents: Vec::new(),
         facts,
         loads: std::slice::from_ref(&measured.run),
         ticks: &measured.ticks,

@@ -286,6 +286,7 @@ impl Conductor<'_> {
                     threads,
                     generator,
                     senders,
+                    level: None,
                     carried,
                     watch,
                 };

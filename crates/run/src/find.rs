@@ -16,6 +16,7 @@ use loadlab_system::{Cancel, clock};
 
 use crate::conduct::{RunError, allowed_of, conditions_of, dir_of, never_began, prepare, state_of};
 use crate::event::RunEvent;
+use crate::level::{Level, Variable};
 use crate::logs;
 use crate::manifest::{Record, figures_of_case};
 use crate::options::RunOptions;
@@ -24,33 +25,6 @@ use crate::site::durability::Ids;
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
-
-/// What is varied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variable {
-    /// Users of the closed model.
-    Users,
-    /// Requests per second of the open model.
-    Rate,
-}
-
-impl Variable {
-    /// Its name in the record.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Variable::Users => "users",
-            Variable::Rate => "rate",
-        }
-    }
-
-    /// A level in words.
-    pub fn level(self, level: u64) -> String {
-        match self {
-            Variable::Users => format!("{level} users"),
-            Variable::Rate => format!("{level}/s"),
-        }
-    }
-}
 
 /// What to search.
 #[derive(Clone, Debug, PartialEq)]
@@ -273,7 +247,14 @@ impl SearchRun<'_> {
     /// A trial of a level, and its number; any failure ends the search, except a component that died: that is an
     /// answer.
     fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<(Summary, u32)> {
-        let case = self.case_of(level, length_ns);
+        let level = Level {
+            vary: self.request.vary,
+            load: self.request.load,
+            level,
+            settle_ns: self.request.settle_ns,
+            length_ns,
+        };
+        let case = level.case(&self.base);
         let opened = self.record.level(&case);
         let (index, number) = match opened {
             Ok(place) => place,
@@ -304,7 +285,8 @@ impl SearchRun<'_> {
             allowed: &self.allowed,
             threads: self.how.threads,
             generator: &self.how.generator,
-            senders: None,
+            senders: self.how.senders.as_deref(),
+            level: Some(&level),
             carried: Some(&self.carried),
             watch: &self.how.watch,
         };
@@ -338,31 +320,6 @@ impl SearchRun<'_> {
     fn give_up<T>(&mut self, why: String, exit: Exit) -> Option<T> {
         self.trouble.get_or_insert((why, exit));
         None
-    }
-
-    /// The plan's case at a level. Its components live as long as the search.
-    fn case_of(&self, level: u64, length_ns: u64) -> Case {
-        let mut case = self.base.clone();
-        for component in &mut case.system.components {
-            component.lifetime = plan::Lifetime::Experiment;
-        }
-        let request = self.request;
-        case.name = match request.vary {
-            Variable::Users => format!("users {level}"),
-            Variable::Rate => format!("rate {level}"),
-        };
-        case.values.retain(|(axis, _)| axis != request.vary.name());
-        case.values.push((request.vary.name().to_owned(), level.to_string()));
-        for (i, load) in case.loads.iter_mut().enumerate() {
-            load.until = plan::Until::Elapsed(request.settle_ns.saturating_add(length_ns));
-            (load.warmup_ns, load.is_warmup_found) = (request.settle_ns, false);
-            (load.batches, load.pause_ns) = (1, 0);
-            if i == request.load {
-                load.ramp_ns = request.settle_ns / 2;
-                load.model = model_at(&load.model, request.vary, level);
-            }
-        }
-        case
     }
 
     /// No trial of a level definitely missed anything.
@@ -437,23 +394,6 @@ const GROWS: u32 = 22;
 
 /// A system without further load recovers within this time, or never.
 const MOST_RECOVERY_S: f64 = 10.0;
-
-fn model_at(model: &plan::Model, vary: Variable, level: u64) -> plan::Model {
-    match (vary, model) {
-        (Variable::Users, plan::Model::Closed { pace_ns, .. }) => {
-            plan::Model::Closed { users: level, pace_ns: *pace_ns }
-        }
-        (Variable::Users, _) => plan::Model::Closed { users: level, pace_ns: None },
-        (Variable::Rate, plan::Model::Open { arrivals, max_in_flight, .. }) => {
-            plan::Model::Open { rate_per_s: level as f64, arrivals: *arrivals, max_in_flight: *max_in_flight }
-        }
-        (Variable::Rate, _) => plan::Model::Open {
-            rate_per_s: level as f64,
-            arrivals: plan::Arrivals::Constant,
-            max_in_flight: 10_000,
-        },
-    }
-}
 
 fn exit_of(answer: &Answer) -> Exit {
     match answer {

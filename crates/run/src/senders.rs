@@ -10,8 +10,10 @@ use loadlab_load::journey::capture::Slots;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Body, Isolation, MessageContent, PartContent, Plan, Step};
+use loadlab_record::summary::AgentSummary;
 use serde::{Deserialize, Serialize};
 
+use crate::level::Level;
 use crate::translate::steps::all_steps;
 use crate::translate::{self, RequestContext};
 
@@ -36,16 +38,27 @@ pub trait ReadySenders: Send + Sync {
     /// Who they are, for the record.
     fn described(&self) -> String;
 
-    /// Has the load sent. The second value is why it was ended early, if one of them was lost. `cancelled` is asked now
-    /// and then, also while nothing is reported.
+    /// Has the load sent. `cancelled` is asked now and then, also while nothing is reported; `tell` hears of processes that
+    /// are lost, and of those that take their place.
     fn send(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
+        tell: &dyn Fn(String),
         observer: &mut dyn FnMut(LoadEvent<'_>),
-    ) -> (Outcome, Option<String>);
+    ) -> SentLoad;
+}
+
+/// A load that other processes sent.
+pub struct SentLoad {
+    /// What all of them measured.
+    pub outcome: Outcome,
+    /// Why it was ended early, if so.
+    pub trouble: Option<String>,
+    /// Who sent what.
+    pub agents: Vec<AgentSummary>,
 }
 
 /// Which load it is, and what only the run knows.
@@ -53,6 +66,8 @@ pub trait ReadySenders: Send + Sync {
 pub struct RemoteLoad {
     /// Its case.
     pub case: String,
+    /// The level of a search that the case is made for.
+    pub level: Option<Level>,
     /// Its name in the case.
     pub load: String,
     /// Where the ids of its requests begin.
@@ -76,8 +91,13 @@ pub fn spec_of(
     allowed: &Allowed,
     threads: usize,
 ) -> Result<LoadSpec, String> {
-    let case = plan.cases().iter().find(|case| case.name == load.case);
-    let planned = case.and_then(|case| case.loads.iter().find(|planned| planned.name == load.load));
+    let case = match (&load.level, plan.cases()) {
+        // A search has one.
+        (Some(level), [base]) => Some(level.case(base)),
+        (Some(_), _) => None,
+        (None, cases) => cases.iter().find(|case| case.name == load.case).cloned(),
+    };
+    let planned = case.as_ref().and_then(|case| case.loads.iter().find(|planned| planned.name == load.load));
     let planned =
         planned.ok_or_else(|| format!("the plan has no load `{}` in a case `{}`", load.load, load.case))?;
     let names = |name: &str| load.names.get(name).cloned();

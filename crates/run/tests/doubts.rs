@@ -96,6 +96,7 @@ fn summary_of(spec: &LoadSpec, (outcome, ticks): (Outcome, Vec<Tick>)) -> Summar
     };
     let run = LoadRun { load: "load".into(), batch: 0, at_s: 0.0, measured: outcome.measured };
     summarise(TrialInput {
+        agents: Vec::new(),
         facts,
         loads: &[run],
         ticks: &ticks,

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use loadlab_load::run::{Part, PartReport};
 
-use crate::message::{Answer, Claim, Clock};
+use crate::message::{Answer, Claim, Clock, OpenSlot};
 use crate::reduce::{Reducer, ReportId};
 
 /// An agent that was silent for so long is lost.
 pub const LOST_NS: u64 = 5_000_000_000;
+
+/// One that was silent for so long and has no connection does not run any more. Until then it may only be connecting again.
+const DEAD_NS: u64 = 15_000_000_000;
 
 /// The agents of a run, by slot.
 #[derive(Debug)]
@@ -21,21 +24,51 @@ pub struct Crew {
 
 #[derive(Clone, Debug, Default)]
 struct Member {
+    /// The slot's agent; `None` while it has none.
     claim: Option<Claim>,
+    /// How many agents had the slot before.
+    epoch: u32,
+    /// The first order that this agent follows.
+    from_order: u64,
     /// When it was last heard of.
     seen_ns: u64,
+    /// The server has no connection of it any more.
+    is_gone: bool,
 }
 
 /// A load that was ordered.
 #[derive(Debug)]
 struct Load {
+    /// The order's number.
+    order: u64,
     answers: Vec<Option<Result<Clock, String>>>,
     reducer: Reducer,
     reports: VecDeque<PartReport>,
+    /// Which of a slot's agents sends its part.
+    epochs: Vec<u32>,
     /// Slots that have reported the end of their part.
     ended: Vec<bool>,
+    /// Agents that were lost before their part had ended, in that order.
+    losses: Vec<LostPart>,
     /// Why its reports cannot be used.
     damage: Option<String>,
+}
+
+/// A part of a load whose agent was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostPart {
+    /// Which part.
+    pub slot: usize,
+    /// The agent's name.
+    pub agent: String,
+    /// Up to when it had reported, on the load's clock.
+    pub until_ns: u64,
+    /// When it was last heard of, on the coordinator's clock.
+    pub seen_ns: u64,
+    /// Its connection was closed: it does not run any more. Else it may have gone on sending for a while.
+    pub is_gone: bool,
+    /// From when on another agent sent the part, on the load's clock.
+    pub joined_ns: Option<u64>,
 }
 
 /// How ready the agents are for a load.
@@ -63,17 +96,26 @@ impl Crew {
         self.members.len()
     }
 
-    /// An agent has taken a slot.
-    pub fn claim(&mut self, slot: usize, claim: Claim, now_ns: u64) {
-        if let Some(member) = self.members.get_mut(slot).filter(|member| member.claim.is_none()) {
-            *member = Member { claim: Some(claim), seen_ns: now_ns };
+    /// An agent has taken a slot, as the `epoch`-th.
+    pub fn claim(&mut self, slot: usize, epoch: u32, claim: Claim, now_ns: u64) {
+        let is_open = |member: &&mut Member| member.claim.is_none() && member.epoch == epoch;
+        if let Some(member) = self.members.get_mut(slot).filter(is_open) {
+            (member.claim, member.seen_ns, member.is_gone) = (Some(claim), now_ns, false);
         }
     }
 
     /// A sign of life.
-    pub fn seen(&mut self, slot: usize, now_ns: u64) {
-        if let Some(member) = self.members.get_mut(slot) {
+    pub fn seen(&mut self, slot: usize, epoch: u32, now_ns: u64) {
+        if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
             member.seen_ns = member.seen_ns.max(now_ns);
+            member.is_gone = false;
+        }
+    }
+
+    /// The server has no connection of a slot's agent any more.
+    pub fn gone(&mut self, slot: usize, epoch: u32) {
+        if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
+            member.is_gone = true;
         }
     }
 
@@ -93,8 +135,19 @@ impl Crew {
     }
 
     /// Slots without an agent.
-    pub fn vacant(&self) -> Vec<usize> {
-        (0..self.members.len()).filter(|slot| self.members[*slot].claim.is_none()).collect()
+    pub fn open(&self) -> Vec<OpenSlot> {
+        let open = |(slot, member): (usize, &Member)| {
+            let is_open = member.claim.is_none();
+            is_open.then_some(OpenSlot { slot, epoch: member.epoch, from_order: member.from_order })
+        };
+        self.members.iter().enumerate().filter_map(open).collect()
+    }
+
+    /// Agents that were silent for too long, with their epochs.
+    pub fn silent(&self, now_ns: u64) -> Vec<(usize, u32)> {
+        let all = self.members.iter().enumerate().filter(|(_, member)| member.claim.is_some());
+        let silent = all.filter(|(slot, _)| self.is_silent(*slot, now_ns));
+        silent.map(|(slot, member)| (slot, member.epoch)).collect()
     }
 
     /// The name of a slot's agent.
@@ -109,24 +162,37 @@ impl Crew {
     }
 
     /// A load was ordered.
-    pub fn ordered(&mut self, load: u64) {
+    pub fn ordered(&mut self, load: u64, order: u64) {
         let slots = self.slots();
+        let epochs: Vec<u32> = self.members.iter().map(|member| member.epoch).collect();
         let load_state = Load {
+            order,
             answers: vec![None; slots],
-            reducer: Reducer::new(slots),
+            reducer: Reducer::from_epochs(&epochs),
             reports: VecDeque::new(),
+            epochs,
             ended: vec![false; slots],
+            losses: Vec::new(),
             damage: None,
         };
         self.loads.insert(load, load_state);
     }
 
     /// An agent answers an order to get ready, or reports later that it cannot go on.
-    pub fn answered(&mut self, slot: usize, answer: Answer) {
+    pub fn answered(&mut self, slot: usize, epoch: u32, answer: Answer) {
         let name = self.name(slot).to_owned();
         let Some(load) = self.loads.get_mut(&answer.load) else { return };
+        if load.epochs.get(slot) != Some(&epoch) {
+            return;
+        }
         match (load.answers.get_mut(slot), answer.ready) {
-            (Some(first @ None), ready) => *first = Some(ready),
+            (Some(first @ None), ready) => {
+                *first = Some(ready);
+                let lost = load.losses.iter_mut().rev().find(|lost| lost.slot == slot);
+                if let Some(lost) = lost {
+                    lost.joined_ns = answer.joins_ns;
+                }
+            }
             (Some(_), Err(why)) => {
                 load.damage.get_or_insert_with(|| format!("agent {name} (slot {slot}): {why}"));
             }
@@ -146,6 +212,11 @@ impl Crew {
             }
         }
         if waiting.is_empty() { Readiness::Ready { uncertainty_ns } } else { Readiness::Waiting(waiting) }
+    }
+
+    /// The clock of a slot's agent, as it was when it answered.
+    pub fn clock(&self, load: u64, slot: usize) -> Option<Clock> {
+        self.loads.get(&load)?.answers.get(slot)?.as_ref()?.as_ref().ok().copied()
     }
 
     /// A report of what was counted, or of the end of a part.
@@ -183,9 +254,9 @@ impl Crew {
         self.loads.get(&load)?.damage.as_deref()
     }
 
-    /// The first slot whose agent was silent for too long while its part of a load had not ended.
-    pub fn lost(&self, load: u64, now_ns: u64) -> Option<usize> {
-        self.under_way(load).find(|slot| self.is_silent(*slot, now_ns))
+    /// Slots whose agents were silent for too long while their part of a load had not ended.
+    pub fn lost(&self, load: u64, now_ns: u64) -> Vec<usize> {
+        self.under_way(load).filter(|slot| self.is_silent(*slot, now_ns)).collect()
     }
 
     /// Whether all parts that have not ended are those of lost agents.
@@ -202,16 +273,90 @@ impl Crew {
         self.members.get(slot).is_none_or(|member| now_ns.saturating_sub(member.seen_ns) > LOST_NS)
     }
 
+    /// A slot's agent is given up: another may take the slot, and follows orders from this one on. What it reports from now
+    /// on does not count. True if there was one.
+    pub fn vacate(&mut self, slot: usize, from_order: u64) -> bool {
+        let Some(member) = self.members.get_mut(slot) else { return false };
+        let Some(claim) = member.claim.take() else { return false };
+        for load in self.loads.values_mut().filter(|load| load.epochs[slot] == member.epoch) {
+            load.lose(slot, &claim.agent, member);
+        }
+        (member.epoch, member.from_order) = (member.epoch + 1, from_order);
+        true
+    }
+
+    /// Slots whose agents came after a load was ordered, and have not been told of it; with their epochs.
+    pub fn joining(&mut self, load: u64) -> Vec<(usize, u32)> {
+        let Some(load) = self.loads.get_mut(&load) else { return Vec::new() };
+        let mut joining = Vec::new();
+        for (slot, member) in self.members.iter().enumerate().filter(|(_, member)| member.claim.is_some()) {
+            if load.ended[slot] || load.epochs[slot] >= member.epoch {
+                continue;
+            }
+            while let Some((epoch, reports)) = load.reducer.replace(slot) {
+                load.reports.extend(reports);
+                if epoch == member.epoch {
+                    break;
+                }
+                // That one was lost before it could be told.
+                load.reducer.lose(slot);
+            }
+            (load.epochs[slot], load.answers[slot]) = (member.epoch, None);
+            if load.order < member.from_order {
+                joining.push((slot, member.epoch));
+            }
+        }
+        joining
+    }
+
+    /// Nothing more is awaited of agents that do not run any more: the seconds of the others are complete without them.
+    pub fn give_up_dead(&mut self, load: u64, now_ns: u64) {
+        let Some(load) = self.loads.get_mut(&load) else { return };
+        for (slot, member) in self.members.iter().enumerate() {
+            let is_dead = member.is_gone && now_ns.saturating_sub(member.seen_ns) > DEAD_NS;
+            if let (true, false, Some(claim)) = (is_dead, load.ended[slot], &member.claim) {
+                load.lose(slot, &claim.agent, member);
+                load.reports.extend(load.reducer.finish_slot(slot));
+                load.ended[slot] = true;
+            }
+        }
+    }
+
     /// Nothing more is awaited of a load: what its agents had under way stays in flight.
     pub fn finish(&mut self, load: u64) {
-        if let Some(load) = self.loads.get_mut(&load) {
-            load.reports.extend(load.reducer.finish());
+        let Some(load) = self.loads.get_mut(&load) else { return };
+        for (slot, member) in self.members.iter().enumerate() {
+            if let Some(claim) = &member.claim {
+                load.lose(slot, &claim.agent, member);
+            }
         }
+        load.reports.extend(load.reducer.finish());
+    }
+
+    /// Agents that were lost before their part of a load had ended.
+    pub fn losses(&self, load: u64) -> &[LostPart] {
+        self.loads.get(&load).map_or(&[], |load| &load.losses)
     }
 
     /// A load is forgotten.
     pub fn forget(&mut self, load: u64) {
         self.loads.remove(&load);
+    }
+}
+
+impl Load {
+    /// The agent of a part is lost, if the part has not ended.
+    fn lose(&mut self, slot: usize, agent: &str, member: &Member) {
+        if let Some(lost) = self.reducer.lose(slot) {
+            self.losses.push(LostPart {
+                slot,
+                agent: agent.to_owned(),
+                until_ns: lost.until_ns,
+                seen_ns: member.seen_ns,
+                is_gone: member.is_gone,
+                joined_ns: None,
+            });
+        }
     }
 }
 
@@ -250,6 +395,8 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
+    use loadlab_load::measure::batch::{Batch, Sizes};
+
     use super::*;
 
     fn claim(agent: &str) -> Claim {
@@ -259,52 +406,57 @@ mod tests {
     #[test]
     fn a_slot_has_one_agent() {
         let mut crew = Crew::new(2);
-        crew.claim(1, claim("a"), 5);
-        crew.claim(1, claim("b"), 6);
-        crew.claim(7, claim("c"), 6);
-        assert_eq!((crew.vacant(), crew.name(1), crew.name(0)), (vec![0], "a", "nobody"));
+        crew.claim(1, 0, claim("a"), 5);
+        crew.claim(1, 0, claim("b"), 6);
+        crew.claim(7, 0, claim("c"), 6);
+        let open = OpenSlot { slot: 0, epoch: 0, from_order: 0 };
+        assert_eq!((crew.open(), crew.name(1), crew.name(0)), (vec![open], "a", "nobody"));
         assert_eq!((crew.threads(None), crew.threads(Some(4))), (vec![1, 2], vec![4, 4]));
     }
 
     #[test]
     fn a_load_begins_when_all_are_ready_and_not_if_one_refuses() {
         let mut crew = Crew::new(2);
-        crew.ordered(3);
-        let ready = |uncertainty_ns| Answer { load: 3, ready: Ok(Clock { offset_ns: 0, uncertainty_ns }) };
+        crew.ordered(3, 0);
+        let ready = |uncertainty_ns| Answer {
+            load: 3,
+            ready: Ok(Clock { offset_ns: 0, uncertainty_ns }),
+            joins_ns: None,
+        };
         assert_eq!(crew.readiness(3), Readiness::Waiting(vec![0, 1]));
-        crew.answered(1, ready(7));
-        crew.answered(9, ready(7));
+        crew.answered(1, 0, ready(7));
+        crew.answered(9, 0, ready(7));
         assert_eq!(crew.readiness(3), Readiness::Waiting(vec![0]));
         let mut refused = Crew::new(2);
-        refused.ordered(3);
-        refused.answered(0, Answer { load: 3, ready: Err("no".into()) });
+        refused.ordered(3, 0);
+        refused.answered(0, 0, Answer { load: 3, ready: Err("no".into()), joins_ns: None });
         assert_eq!(refused.readiness(3), Readiness::Refused(0, "no".into()));
-        crew.answered(0, ready(4));
+        crew.answered(0, 0, ready(4));
         // The first answer counts.
-        crew.answered(0, ready(40));
+        crew.answered(0, 0, ready(40));
         assert_eq!(crew.readiness(3), Readiness::Ready { uncertainty_ns: 7 });
         assert_eq!(crew.damage(3), None);
-        crew.answered(1, Answer { load: 3, ready: Err("the disk is full".into()) });
+        crew.answered(1, 0, Answer { load: 3, ready: Err("the disk is full".into()), joins_ns: None });
         assert_eq!(crew.damage(3), Some("agent nobody (slot 1): the disk is full"));
     }
 
     #[test]
     fn an_agent_is_lost_by_its_silence_until_its_part_has_ended() {
         let mut crew = Crew::new(2);
-        crew.claim(0, claim("a"), 0);
-        crew.claim(1, claim("b"), 0);
-        crew.ordered(0);
-        crew.seen(0, LOST_NS);
-        assert_eq!(crew.lost(0, LOST_NS), None);
-        assert_eq!(crew.lost(0, LOST_NS + 1), Some(1));
+        crew.claim(0, 0, claim("a"), 0);
+        crew.claim(1, 0, claim("b"), 0);
+        crew.ordered(0, 0);
+        crew.seen(0, 0, LOST_NS);
+        assert_eq!(crew.lost(0, LOST_NS), [] as [usize; 0]);
+        assert_eq!(crew.lost(0, LOST_NS + 1), [1]);
         let id = ReportId { slot: 1, epoch: 0, number: 0 };
         crew.reported(0, id, Part::Ended(Box::default()));
-        assert_eq!(crew.lost(0, LOST_NS + 1), None);
+        assert_eq!(crew.lost(0, LOST_NS + 1), [] as [usize; 0]);
         assert!(!crew.are_others_lost(0, LOST_NS + 1));
-        assert_eq!(crew.lost(0, 3 * LOST_NS), Some(0));
+        assert_eq!(crew.lost(0, 3 * LOST_NS), [0]);
         assert!(crew.are_others_lost(0, 3 * LOST_NS));
         crew.connected(false, 3 * LOST_NS);
-        assert_eq!(crew.lost(0, 3 * LOST_NS), None);
+        assert_eq!(crew.lost(0, 3 * LOST_NS), [] as [usize; 0]);
         crew.connected(false, 3 * LOST_NS + 2);
         assert_eq!(crew.deaf_for_ns(3 * LOST_NS + 5), 5);
         crew.connected(true, 3 * LOST_NS + 5);
@@ -320,6 +472,103 @@ mod tests {
         assert_eq!(parts, [1, 0]);
         crew.forget(0);
         assert!(crew.is_over(0) && crew.next_report(0).is_none());
+    }
+
+    fn counted(until_ns: u64, in_flight: u64) -> Part {
+        let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
+        (batch.until_ns, batch.in_flight) = (until_ns, in_flight);
+        Part::Counted(Box::new(batch))
+    }
+
+    /// Another agent takes a lost one's slot: from then on only its reports count, it is told of what was ordered before
+    /// it came, and what the lost one had under way stays in flight.
+    #[test]
+    fn a_lost_agent_is_replaced() {
+        let mut crew = Crew::new(1);
+        crew.claim(0, 0, claim("a"), 0);
+        crew.ordered(0, 4);
+        let id = |epoch, number| ReportId { slot: 0, epoch, number };
+        crew.reported(0, id(0, 0), counted(1_000, 3));
+        crew.seen(0, 0, 7);
+        crew.gone(0, 0);
+        assert_eq!(crew.silent(8 + LOST_NS), [(0, 0)]);
+        assert!(crew.vacate(0, 6) && !crew.vacate(0, 6));
+        assert_eq!(crew.open(), [OpenSlot { slot: 0, epoch: 1, from_order: 6 }]);
+        assert_eq!(crew.joining(0), []);
+        // It was not dead after all, but its place is taken.
+        crew.reported(0, id(0, 1), counted(2_000, 9));
+        crew.claim(0, 0, claim("a"), 9);
+        crew.claim(0, 1, claim("b"), 10);
+        assert_eq!(crew.joining(0), [(0, 1)]);
+        assert_eq!(crew.joining(0), []);
+        crew.seen(0, 0, 100);
+        crew.gone(0, 0);
+        crew.answered(0, 0, Answer { load: 0, ready: Err("late".into()), joins_ns: None });
+        assert_eq!(crew.readiness(0), Readiness::Waiting(vec![0]));
+        let clock = Clock { offset_ns: 0, uncertainty_ns: 2 };
+        crew.answered(0, 1, Answer { load: 0, ready: Ok(clock), joins_ns: Some(5_000) });
+        assert_eq!(crew.clock(0, 0), Some(clock));
+        crew.reported(0, id(1, 0), counted(6_000, 0));
+        crew.reported(0, id(1, 1), Part::Ended(Box::default()));
+        assert!(crew.is_over(0));
+        let in_flight: Vec<u64> = std::iter::from_fn(|| crew.next_report(0))
+            .map(|report| match report.what {
+                Part::Counted(batch) => batch.counts.in_flight,
+                Part::Ended(_) => 99,
+            })
+            .collect();
+        assert_eq!(in_flight, [0, 3, 0, 99]);
+        let lost = LostPart {
+            slot: 0,
+            agent: "a".into(),
+            until_ns: 1_000,
+            seen_ns: 7,
+            is_gone: true,
+            joined_ns: Some(5_000),
+        };
+        assert_eq!(crew.losses(0), [lost]);
+        // A load that was ordered later is in the orders that it reads.
+        crew.ordered(1, 6);
+        assert_eq!(crew.joining(1), []);
+        crew.reported(1, id(1, 0), Part::Ended(Box::default()));
+        assert!(crew.is_over(1));
+    }
+
+    /// Who is only silent may come back; who has no connection for long is not awaited any more.
+    #[test]
+    fn a_dead_agent_holds_nobody_up() {
+        let mut crew = Crew::new(2);
+        crew.claim(0, 0, claim("a"), 0);
+        crew.claim(1, 0, claim("b"), 0);
+        crew.ordered(0, 0);
+        crew.give_up_dead(0, DEAD_NS + 1);
+        assert_eq!(crew.losses(0), []);
+        crew.gone(1, 0);
+        crew.give_up_dead(0, DEAD_NS);
+        assert_eq!(crew.losses(0), []);
+        crew.give_up_dead(0, DEAD_NS + 1);
+        crew.give_up_dead(0, DEAD_NS + 2);
+        assert_eq!(crew.losses(0).len(), 1);
+        assert_eq!(crew.lost(0, DEAD_NS + 2), [0]);
+        assert!(matches!(crew.next_report(0), Some(PartReport { part: 1, what: Part::Ended(_) })));
+        assert!(crew.next_report(0).is_none() && !crew.is_over(0));
+    }
+
+    #[test]
+    fn one_that_is_lost_before_it_was_told_is_passed_over() {
+        let mut crew = Crew::new(1);
+        crew.claim(0, 0, claim("a"), 0);
+        crew.ordered(0, 0);
+        assert!(crew.vacate(0, 1));
+        crew.claim(0, 1, claim("b"), 0);
+        assert!(crew.vacate(0, 2));
+        crew.claim(0, 2, claim("c"), 0);
+        assert_eq!(crew.joining(0), [(0, 2)]);
+        crew.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, Part::Ended(Box::default()));
+        assert!(!crew.is_over(0));
+        crew.finish(0);
+        let names: Vec<&str> = crew.losses(0).iter().map(|lost| lost.agent.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Agents and coordinators with different numbers do not understand one another.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A run that agents may take part in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,8 +19,21 @@ pub struct Announcement {
     pub run: String,
     /// How many agents take part.
     pub slots: usize,
+    /// Slots that have no agent.
+    pub open: Vec<OpenSlot>,
     /// What all loads of the run have in common.
     pub bundle: Value,
+}
+
+/// A slot without an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenSlot {
+    /// Which.
+    pub slot: usize,
+    /// How many agents had it before.
+    pub epoch: u32,
+    /// The number of the first order that its agent follows.
+    pub from_order: u64,
 }
 
 /// What all agents of a run are to do.
@@ -29,6 +42,8 @@ pub struct Announcement {
 pub enum Order {
     /// Get ready for a load, and answer.
     Prepare(LoadOrder),
+    /// The same for the agent that takes a lost one's place. Whoever had the slot before sends nothing more.
+    Join(JoinOrder),
     /// The load begins.
     Begin {
         /// Which.
@@ -61,6 +76,21 @@ pub struct LoadOrder {
     pub threads: Vec<u64>,
     /// What it consists of.
     pub what: Value,
+}
+
+/// A load that others are ready for, or send already.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JoinOrder {
+    /// For the agent of this slot.
+    pub slot: usize,
+    /// With this number.
+    pub epoch: u32,
+    /// The load.
+    pub order: LoadOrder,
+    /// When it began, on the coordinator's monotonic clock, nanoseconds; `None` if it has not.
+    pub begun_ns: Option<u64>,
+    /// Requests of this part that were begun or dropped before.
+    pub begun: u64,
 }
 
 impl LoadOrder {
@@ -99,6 +129,8 @@ pub struct Answer {
     pub load: u64,
     /// `Err` has the reason in words.
     pub ready: Result<Clock, String>,
+    /// From when on it sends a load that had begun, on the load's clock, nanoseconds.
+    pub joins_ns: Option<u64>,
 }
 
 /// An agent's clock, compared with the coordinator's.

@@ -70,6 +70,11 @@ impl Reducer {
         Reducer { slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
+    /// The same, of slots that so many agents had before.
+    pub fn from_epochs(epochs: &[u32]) -> Self {
+        Reducer { slots: epochs.iter().map(|epoch| Slot { epoch: *epoch, ..Slot::default() }).collect() }
+    }
+
     /// Takes a report, and returns those that are now next in order: none if an earlier one is missing, if this one came
     /// before, or if its epoch was given up.
     pub fn take(&mut self, id: ReportId, part: Part) -> Vec<PartReport> {
@@ -110,13 +115,16 @@ impl Reducer {
 
     /// Nothing more is awaited: ends the slots that have not ended.
     pub fn finish(&mut self) -> Vec<PartReport> {
-        let mut reports = Vec::new();
-        for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.state != State::Ended)
-        {
-            reports.extend(slot.cut_off(number));
-            reports.extend(slot.end(number, PartEnd::default()));
-        }
-        reports
+        (0..self.slots.len()).flat_map(|slot| self.finish_slot(slot)).collect()
+    }
+
+    /// Nothing more is awaited of a slot: ends it, unless it has ended.
+    pub fn finish_slot(&mut self, slot: usize) -> Vec<PartReport> {
+        let Some(of) = self.slots.get_mut(slot).filter(|of| of.state != State::Ended) else {
+            return Vec::new();
+        };
+        let cut_off = of.cut_off(slot);
+        cut_off.into_iter().chain(of.end(slot, PartEnd::default())).collect()
     }
 
     /// Whether every slot has ended.

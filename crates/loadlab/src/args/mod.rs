@@ -200,7 +200,7 @@ pub struct RunArgs {
 #[cfg(feature = "swarm")]
 mod swarming;
 #[cfg(feature = "swarm")]
-pub use swarming::{AgentArgs, SwarmArgs, SwarmPlace};
+pub use swarming::{AgentArgs, LostAgentArg, SwarmArgs, SwarmPlace};
 
 /// How progress is shown.
 #[derive(Debug, Arguments)]
@@ -512,6 +512,9 @@ pub struct FindArgs {
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
+    #[cfg(feature = "swarm")]
+    #[command(flatten)]
+    pub swarm: SwarmArgs,
 }
 
 #[derive(Debug, Arguments)]
@@ -738,12 +741,23 @@ pub struct BenchArgs {
     /// I/O backend
     #[arg(long, value_enum, default_value = "auto", help_heading = "Generator", hide_short_help = true)]
     pub io: IoArg,
+    #[cfg(feature = "swarm")]
+    #[command(flatten)]
+    pub swarm: SwarmArgs,
 }
 
 impl BenchArgs {
     /// Whether a record is asked for, or needed.
     pub fn keeps_record(&self) -> bool {
-        self.save || self.out.is_some() || self.vs.is_some()
+        self.save || self.out.is_some() || self.vs.is_some() || self.has_agents()
+    }
+
+    /// Whether agents send the load.
+    pub fn has_agents(&self) -> bool {
+        #[cfg(feature = "swarm")]
+        return self.swarm.swarm.is_some();
+        #[cfg(not(feature = "swarm"))]
+        false
     }
 }
 

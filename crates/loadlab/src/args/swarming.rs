@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args as Arguments;
+use clap::{Args as Arguments, ValueEnum};
 
 /// Who sends the loads.
 #[derive(Clone, Debug)]
@@ -32,6 +32,18 @@ impl std::str::FromStr for SwarmPlace {
     }
 }
 
+/// What becomes of a load when an agent is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LostAgentArg {
+    /// It ends, and the trial has failed
+    #[default]
+    Fail,
+    /// The others go on; the report says what was not offered
+    Degrade,
+    /// The same, and an agent that has no part yet takes the place of the lost one
+    Replace,
+}
+
 /// Loads that agents send.
 #[derive(Debug, Default, Arguments)]
 #[command(next_help_heading = "Swarm")]
@@ -42,6 +54,17 @@ pub struct SwarmArgs {
     /// How many agents of the NATS server take part
     #[arg(long, value_name = "N", requires = "swarm", value_parser = slots, hide_short_help = true)]
     pub slots: Option<usize>,
+    /// What becomes of a load when an agent is lost: it ends as failed, or the others go on, or another agent takes its
+    /// place
+    #[arg(
+        long,
+        value_enum,
+        value_name = "POLICY",
+        requires = "swarm",
+        default_value = "fail",
+        hide_short_help = true
+    )]
+    pub on_lost_agent: LostAgentArg,
     /// Key to sign orders with; `loadlab agent --new-key FILE` makes one
     #[arg(long, value_name = "FILE", requires = "swarm", hide_short_help = true)]
     pub swarm_key: Option<PathBuf>,
@@ -63,7 +86,11 @@ impl SwarmArgs {
                 None => format!("--swarm {url}"),
             },
         });
-        place.into_iter().chain(self.slots.map(|slots| format!("--slots {slots}"))).collect()
+        let slots = self.slots.map(|slots| format!("--slots {slots}"));
+        let policy =
+            self.on_lost_agent.to_possible_value().filter(|_| self.on_lost_agent != LostAgentArg::Fail);
+        let policy = policy.map(|policy| format!("--on-lost-agent {}", policy.get_name()));
+        place.into_iter().chain(slots).chain(policy).collect()
     }
 }
 

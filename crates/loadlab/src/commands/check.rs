@@ -25,6 +25,12 @@ pub struct ReadPlan {
     pub plan: Plan,
     /// As in the file.
     pub text: String,
+    /// Its name in messages.
+    #[cfg_attr(not(feature = "swarm"), expect(dead_code, reason = "only agents need it"))]
+    pub path: String,
+    /// How it was read.
+    #[cfg_attr(not(feature = "swarm"), expect(dead_code, reason = "only agents need it"))]
+    pub read_with: Options,
     /// For the record.
     pub options: Vec<String>,
 }
@@ -53,15 +59,15 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
         outside: Outside::default(),
     };
     options.outside = given::outside(&text, &options, &dir);
-    parse(&path.display().to_string(), text, &options, choice)
+    parse(&path.display().to_string(), text, options, choice)
 }
 
 /// Parses a plan; everything from outside it is in the options. Its secrets are masked from here on.
-pub fn parse(path: &str, text: String, options: &Options, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
-    let plan = Plan::parse(path, &text, options).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
+pub fn parse(path: &str, text: String, read_with: Options, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
+    let plan = Plan::parse(path, &text, &read_with).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
     mask::add_all(&plan.secrets);
     let options = words_of(choice, &plan.shown_set);
-    Ok(ReadPlan { plan, text, options })
+    Ok(ReadPlan { plan, text, path: path.to_owned(), read_with, options })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Ended {

@@ -15,6 +15,8 @@ use super::bench::{default_threads, watch_of};
 use super::check::{self, ReadPlan};
 use super::report;
 use super::run::{GUARDIAN, default_out};
+#[cfg(feature = "swarm")]
+use super::senders;
 use super::url_plan::{self, Keys};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::{Ended, note};
@@ -46,7 +48,7 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    let how = match how_of(args, &read) {
+    let mut how = match how_of(args, &read) {
         Ok(how) => how,
         Err(ended) => return ended,
     };
@@ -54,6 +56,14 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(metrics) => metrics,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
+    #[cfg(feature = "swarm")]
+    {
+        let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
+        match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
+            Ok(senders) => how.senders = senders,
+            Err(ended) => return ended,
+        }
+    }
     resident::leave_start_behind();
     let title = opening(args, &request);
     let serving = Serving { metrics, page: args.ui.ui };
@@ -69,6 +79,8 @@ pub fn command(args: &FindArgs) -> Ended {
         }
     };
     let result = find(&read.plan, &request, &how, &cancel, &emit);
+    // Agents may leave.
+    how.senders = None;
     view.done();
     // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
@@ -226,6 +238,8 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
     options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    #[cfg(feature = "swarm")]
+    options.extend(args.swarm.words());
     let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
     Ok(RunOptions {
         plan_text: read.text.clone(),

@@ -15,6 +15,8 @@ pub mod init;
 pub mod report;
 pub mod run;
 pub mod saved;
+#[cfg(feature = "swarm")]
+mod senders;
 pub mod url_plan;
 
 use std::path::Path;

@@ -14,10 +14,10 @@ use loadlab_system::open_files;
 use super::bench::default_threads;
 use super::check::{self, ReadPlan};
 use super::report;
+#[cfg(feature = "swarm")]
+use super::senders;
 use crate::args::RunArgs;
 use crate::exit::{self, Ended, note};
-#[cfg(feature = "swarm")]
-use crate::swarm;
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, runs, signals};
 
@@ -58,17 +58,8 @@ pub fn command(args: &RunArgs) -> Ended {
     }
     #[cfg(feature = "swarm")]
     {
-        let wanted = swarm::Wanted {
-            args: &args.swarm,
-            plan: &read.plan,
-            text: &read.text,
-            path: &args.plan.plan,
-            choice: &args.plan.choice,
-            allow_hosts: &args.allow_host,
-            resolved: &args.resolve,
-            is_quiet: args.progress.quiet,
-        };
-        match swarm::gathered(&wanted, &cancel) {
+        let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
+        match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
             Ok(senders) => how.senders = senders,
             Err(ended) => return ended,
         }

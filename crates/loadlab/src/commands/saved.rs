@@ -18,16 +18,18 @@ use serde_json::{Value, json};
 use super::bench::{default_threads, watch_of};
 use super::check::ReadPlan;
 use super::run::{GUARDIAN, default_out};
+#[cfg(feature = "swarm")]
+use super::senders;
 use super::url_plan::{self, Keys, duration, literal};
 use super::{bench, report};
-use crate::args::{ArrivalsArg, BenchArgs, PlanChoice, WhenBehindArg};
+use crate::args::{ArrivalsArg, BenchArgs, IoArg, PlanChoice, WhenBehindArg};
 use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, runs, signals};
 
 /// Runs it.
 pub fn command(args: &BenchArgs) -> Ended {
-    let (read, how) = match prepared(args) {
+    let (read, mut how) = match prepared(args) {
         Ok(prepared) => prepared,
         Err(ended) => return ended,
     };
@@ -43,6 +45,14 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(metrics) => metrics,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
+    #[cfg(feature = "swarm")]
+    {
+        let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
+        match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
+            Ok(senders) => how.senders = senders,
+            Err(ended) => return ended,
+        }
+    }
     let title = opening(args, &read);
     let serving = Serving { metrics, page: args.ui.ui };
     let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
@@ -54,6 +64,8 @@ pub fn command(args: &BenchArgs) -> Ended {
     let planned = read.plan.cases().first().and_then(|c| preflight::Planned::of_case(c, how.threads));
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
+    // Agents may leave.
+    how.senders = None;
     view.done();
     // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
@@ -86,6 +98,8 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
     if !cpus.is_empty() {
         options.push(format!("--cpus {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
     }
+    #[cfg(feature = "swarm")]
+    options.extend(args.swarm.words());
     let how = RunOptions {
         plan_text: read.text.clone(),
         options,
@@ -108,9 +122,20 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
 fn sayable(args: &BenchArgs) -> Result<(), String> {
     let unsayable = [(args.connections.is_some(), "--connections"), (args.source.is_some(), "--source")];
     if let Some((_, option)) = unsayable.iter().find(|(given, _)| *given) {
-        let kept = if args.vs.is_some() { "--vs" } else { "--save" };
+        let kept = match (args.has_agents(), args.vs.is_some()) {
+            (true, _) => "--swarm",
+            (false, true) => "--vs",
+            (false, false) => "--save",
+        };
         return Err(format!(
             "{option} cannot be combined with {kept}: a record is of a plan, which cannot say it\nhint: without {kept}, `--json > FILE` keeps the result"
+        ));
+    }
+    if args.has_agents() && (args.cpus.is_some() || args.io != IoArg::Auto) {
+        let option = if args.cpus.is_some() { "--cpus" } else { "--io" };
+        return Err(format!(
+            "{option} is for load threads of this process, but agents send the load\nhint: without {option}; `taskset` \
+             binds an agent to cores where it is started"
         ));
     }
     if args.samples.is_some() {

@@ -149,6 +149,6 @@ pub fn read(name: &str, plan: &Keys, choice: &PlanChoice) -> Result<ReadPlan, En
     let plan_dir = Some(here.display().to_string());
     let mut options = Options { set: choice.set.clone(), plan_dir, ..Options::default() };
     options.outside = given::outside(&text, &options, &here);
-    let read = check::parse(name, text, &options, choice)?;
+    let read = check::parse(name, text, options, choice)?;
     Ok(ReadPlan { options: Vec::new(), ..read })
 }

@@ -4,24 +4,24 @@
 
 mod local;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_load::LoadSpec;
-use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
+use loadlab_load::run::{Control, LoadEvent, Origin};
 use loadlab_load::target::Resolved;
-use loadlab_plan::{Options, Outside, Plan, Reference};
+use loadlab_plan::{LoadSpec as PlannedLoad, Options, Outside, Plan, Reference, Until};
+use loadlab_record::summary::{AgentSummary, LostAgent, Requests};
 use loadlab_run::rfc3339_now;
-use loadlab_run::senders::{ReadySenders, RemoteLoad, Senders, file_of, not_by_others};
-use loadlab_swarm::nats::coordinator::{Coordinator, ReadyLoad, RunOffer};
+use loadlab_run::senders::{ReadySenders, RemoteLoad, Senders, SentLoad, file_of, not_by_others};
+use loadlab_swarm::nats::coordinator::{Coordinator, Loss, LossPolicy, ReadyLoad, RunOffer};
 use loadlab_swarm::nats::{Server, SwarmError};
 use loadlab_swarm::signed::SigningKey;
 use loadlab_system::Cancel;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{PlanChoice, SwarmArgs, SwarmPlace};
+use crate::args::{LostAgentArg, SwarmArgs, SwarmPlace};
 use crate::exit::{Ended, note};
 use local::LocalSwarm;
 
@@ -101,10 +101,10 @@ pub struct Wanted<'a> {
     pub plan: &'a Plan,
     /// Its text.
     pub text: &'a str,
-    /// Where it is.
-    pub path: &'a Path,
-    /// The options that change it.
-    pub choice: &'a PlanChoice,
+    /// Its name in messages.
+    pub path: &'a str,
+    /// How it was read.
+    pub read_with: &'a Options,
     /// `--allow-host`.
     pub allow_hosts: &'a [String],
     /// `--resolve`.
@@ -123,6 +123,16 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
         let hint = "without --swarm this machine sends the loads";
         return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}\nhint: {hint}")));
     }
+    let on_loss = match wanted.args.on_lost_agent {
+        LostAgentArg::Fail => LossPolicy::Fail,
+        LostAgentArg::Degrade => LossPolicy::Degrade,
+        LostAgentArg::Replace => LossPolicy::Replace,
+    };
+    if on_loss == LossPolicy::Replace
+        && let Some(why) = not_replaced(place, wanted.plan)
+    {
+        return Err(Ended::error(Exit::BadPlan, format!("--on-lost-agent replace: {why}")));
+    }
     let failed = |error: SwarmError| {
         let exit = if cancel.is_cancelled() { Exit::Interrupted } else { Exit::CouldNotRun };
         Ended::error(exit, format!("--swarm: {error}"))
@@ -135,7 +145,7 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
             let local = LocalSwarm::start(*agents, &key.public());
             let local = local.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--swarm: {why}")))?;
             let server = local.server();
-            let offer = RunOffer { server, run: run_id(), slots: *agents, bundle, key };
+            let offer = RunOffer { server, run: run_id(), slots: *agents, bundle, key, on_loss };
             let coordinator = Arc::new(Coordinator::start(offer).map_err(failed)?);
             (Swarm { coordinator, _local: Some(local), agents: *agents }, *agents)
         }
@@ -156,7 +166,7 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
                 ca: wanted.args.swarm_ca.clone(),
                 name: "loadlab coordinator".to_owned(),
             };
-            let offer = RunOffer { server, run: run_id(), slots: agents, bundle, key };
+            let offer = RunOffer { server, run: run_id(), slots: agents, bundle, key, on_loss };
             let coordinator = Arc::new(Coordinator::start(offer).map_err(failed)?);
             (Swarm { coordinator, _local: None, agents }, agents)
         }
@@ -168,18 +178,33 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
     Ok(Some(Arc::new(swarm)))
 }
 
+/// Why a lost agent cannot be replaced, in words.
+fn not_replaced(place: &SwarmPlace, plan: &Plan) -> Option<String> {
+    if matches!(place, SwarmPlace::Local(_)) {
+        return Some(
+            "with `local:N` no agent is left to take a place\nhint: start more agents than `--slots` on a NATS server"
+                .to_owned(),
+        );
+    }
+    let is_counted = |load: &&PlannedLoad| matches!(load.until, Until::Repeats(_)) && load.journey.len() > 1;
+    let load = plan.cases().iter().flat_map(|case| &case.loads).find(is_counted)?;
+    Some(format!(
+        "load `{}` runs its journey a number of times, and nobody knows how often a lost agent did\nhint: give it a \
+         duration or a number of requests",
+        load.name
+    ))
+}
+
 fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
-    let dir = wanted.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let choice = wanted.choice;
+    let Options { profile, set, tags, cases_glob, plan_dir, .. } = wanted.read_with.clone();
     Bundle {
-        path: wanted.path.display().to_string(),
+        path: wanted.path.to_owned(),
         text: wanted.text.to_owned(),
-        dir: dir.display().to_string(),
-        profile: choice.profile.clone(),
-        set: choice.set.clone(),
-        tags: choice.tags.clone(),
-        case: choice.case.clone(),
+        dir: plan_dir.unwrap_or_default(),
+        profile,
+        set,
+        tags,
+        case: cases_glob,
         allow_hosts: wanted.allow_hosts.to_vec(),
         resolved: wanted.resolved.iter().map(ToString::to_string).collect(),
     }
@@ -226,9 +251,45 @@ impl ReadySenders for ReadyAgents {
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
+        tell: &dyn Fn(String),
         observer: &mut dyn FnMut(LoadEvent<'_>),
-    ) -> (Outcome, Option<String>) {
-        let (outcome, lost) = self.ready.run(spec, control, origin, cancelled, observer);
-        (outcome, lost.map(|error| error.to_string()))
+    ) -> SentLoad {
+        let sent = self.ready.run(spec, control, origin, cancelled, tell, observer);
+        let agents = sent.parts.into_iter().zip(0..).map(|(part, slot)| {
+            let losses: Vec<&Loss> =
+                sent.losses.iter().filter(|loss| loss.lost.slot as u64 == slot).collect();
+            let missing = |of: fn((u64, u64)) -> u64| {
+                losses.iter().map(|loss| loss.not_offered.map(of)).sum::<Option<u64>>()
+            };
+            AgentSummary {
+                slot,
+                agent: part.agent,
+                threads: part.threads,
+                clock_offset_s: part.clock.map(|clock| clock.offset_ns as f64 / 1e9),
+                clock_uncertainty_ms: part.clock.map(|clock| clock.uncertainty_ns as f64 / 1e6),
+                requests: Requests {
+                    not_offered: missing(|(_, most)| most),
+                    not_offered_min: missing(|(least, _)| least),
+                    ..Requests::from(&part.counts)
+                },
+                lost: losses.iter().map(|loss| lost_agent(loss, spec, origin)).collect(),
+            }
+        });
+        let agents = agents.collect();
+        SentLoad { outcome: sent.outcome, trouble: sent.trouble.map(|error| error.to_string()), agents }
+    }
+}
+
+/// A lost agent as it is recorded.
+fn lost_agent(loss: &Loss, spec: &LoadSpec, origin: Origin) -> LostAgent {
+    let at_s = |ns: u64| (origin.start_ns.saturating_sub(origin.zero_ns) + ns) as f64 / 1e9;
+    LostAgent {
+        agent: loss.lost.agent.clone(),
+        load: spec.name.clone(),
+        batch: origin.batch,
+        reported_until_s: at_s(loss.lost.until_ns),
+        replaced_at_s: loss.lost.joined_ns.map(at_s),
+        not_offered: loss.not_offered.map(|(_, most)| most),
+        not_offered_min: loss.not_offered.map(|(least, _)| least),
     }
 }

@@ -227,7 +227,17 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
 /// Which direction is better, as far as a number's name or kind shows.
 fn better_of(sum: &Sum, kind: NumberKind) -> Better {
     let more = ["goodput", "rate", "ok", "availability", "accepted", "persisted"];
-    let less = ["failed", "dropped", "in_flight", "unanswered", "doubled", "lost", "oom_kills", "restarts"];
+    let less = [
+        "failed",
+        "dropped",
+        "in_flight",
+        "unanswered",
+        "doubled",
+        "lost",
+        "not_offered",
+        "oom_kills",
+        "restarts",
+    ];
     let text = sum.to_string();
     let last = text.rsplit('.').next().unwrap_or_default();
     let is_failure = loadlab_record::Failure::ALL.into_iter().any(|f| f.name() == last);

@@ -95,11 +95,16 @@ pub(super) const COUNTS: [Named; 18] = [
 ];
 
 /// Figures of the whole load that tags do not have.
-pub(super) const WHOLE: [Named; 6] = [
+pub(super) const WHOLE: [Named; 7] = [
     named("rate", NumberKind::Rate, "Requests started per second of the measured window."),
     named("goodput", NumberKind::Rate, "Ok responses per second of the measured window."),
     named("availability", NumberKind::Fraction, "ok / (ok + failed)."),
     named("concurrency", NumberKind::Plain, "Mean number of requests in flight."),
+    named(
+        "not_offered",
+        NumberKind::Plain,
+        "Requests that nobody sent because agents of a swarm were lost, at most: `not_offered == 0`.",
+    ),
     named("elapsed", NumberKind::Duration, "How long the load took."),
     named("drain", NumberKind::Duration, "How long the drain took; needs `drain` in the plan."),
 ];
@@ -124,9 +129,9 @@ pub(super) const STORED: [Named; 5] = [
 /// Every built-in name without a prefix. With [`FIGURES`] after each of [`SERIES_PREFIXES`] these are all: figures of
 /// the response time, counts of the whole load with each failure by name, rates, and the results of a durability
 /// check.
-pub const NAMES: [&str; 40] = {
+pub const NAMES: [&str; 41] = {
     let parts: [&[Named]; 4] = [&TIMES, &COUNTS, &WHOLE, &STORED];
-    let mut names = [""; 40];
+    let mut names = [""; 41];
     let (mut part, mut next) = (0, 0);
     while part < parts.len() {
         let mut i = 0;

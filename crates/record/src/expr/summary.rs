@@ -78,6 +78,12 @@ impl<'a> SummaryNumbers<'a> {
             "doubled" => loss(|l| l.doubled),
             "lost" => loss(|l| l.lost_max),
             "drain" => optional(s.drain_s.map(|d| d * 1000.0), NumberKind::Duration, "nothing was drained"),
+            "not_offered" if s.agents.is_empty() => plain(0),
+            "not_offered" => {
+                let why =
+                    "an agent was lost, and how much of its part was due depends on how fast it is answered";
+                optional(s.requests.not_offered.map(|n| n as f64), NumberKind::Plain, why)
+            }
             "elapsed" => Known::Is(s.elapsed_s * 1000.0, NumberKind::Duration),
             "concurrency" if s.load.is_command() => not_measured(),
             "concurrency" => Known::Is(s.concurrency_mean, NumberKind::Plain),

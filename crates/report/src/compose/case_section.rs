@@ -6,7 +6,7 @@ use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
-use super::{PlanOrder, case_id, charts, marks, ranged, remarks, sockets, tables};
+use super::{PlanOrder, agents, case_id, charts, marks, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
 use crate::trial::{generator_words, load_words};
 
@@ -34,6 +34,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> 
     let by_component =
         case.typical().and_then(|t| t.record).map(|r| r.samples.by_component()).unwrap_or_default();
     blocks.extend(sockets::table(&by_component, order).map(Block::Table));
+    blocks.extend(agents::table(case).map(Block::Table));
     blocks.extend(by_load(case).map(Block::Table));
     blocks.extend(by_tag(case).map(Block::Table));
     blocks.extend(numbers(case).map(Block::Table));

@@ -4,6 +4,7 @@
 //! steps, then each case, then every doubt, and last all figures and how the run was made. Pure: the same record
 //! gives the same document.
 
+mod agents;
 mod case_section;
 mod cases;
 mod charts;

@@ -350,6 +350,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
     let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).expect("an expression")).collect();
     let ok: u64 = ticks.iter().map(|t| t.counts.ok).sum();
     let summary = summarise(TrialInput {
+        agents: Vec::new(),
         facts: facts_of(spec),
         loads: &runs,
         ticks: &ticks,

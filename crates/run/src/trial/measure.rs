@@ -16,7 +16,7 @@ use loadlab_record::hlog::Interval;
 use loadlab_record::ids::{IdLine, IdSet};
 use loadlab_record::load::{Counts, InWindow, Measured, Series, TagMeasured, Tick, Window};
 use loadlab_record::schedule::{Stage, Think, Until, WhenBehind};
-use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts};
+use loadlab_record::summary::{AgentSummary, Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts};
 use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 
@@ -57,6 +57,8 @@ pub struct MeasuredLoad {
     pub run: LoadRun,
     /// What the generator used.
     pub generator: Generator,
+    /// Who sent it, if not this process.
+    pub agents: Vec<AgentSummary>,
     /// Its seconds.
     pub ticks: Vec<Tick>,
     /// Its histograms by second.
@@ -103,22 +105,28 @@ pub fn measure(
         }
         measuring.take(event, emit);
     };
+    let mut agents = Vec::new();
     let result = match order.senders {
         None => run(order.spec, &control, order.origin, &mut observer),
         Some(senders) => {
-            let (outcome, lost) =
-                senders.send(order.spec, &control, order.origin, &|| state.must_end(), &mut observer);
-            if let Some(why) = lost {
+            let cancelled = || state.must_end();
+            let tell = |text: String| {
+                state.event(EventKind::Note { text: text.clone() });
+                emit(RunEvent::Note(text));
+            };
+            let sent = senders.send(order.spec, &control, order.origin, &cancelled, &tell, &mut observer);
+            if let Some(why) = sent.trouble {
                 state.spoil(AbortReason::Load(why));
             }
-            Ok(outcome)
+            agents = sent.agents;
+            Ok(sent.outcome)
         }
     };
     match result {
         Ok(outcome) => {
             // The last values shown are the recorded ones.
             emit(RunEvent::Progress(measuring.last(&outcome)));
-            Some(measuring.finish(outcome))
+            Some(MeasuredLoad { agents, ..measuring.finish(outcome) })
         }
         Err(error) => {
             state.spoil(AbortReason::Load(error.to_string()));
@@ -445,6 +453,7 @@ impl Measuring<'_> {
                 measured,
             },
             generator: outcome.generator,
+            agents: Vec::new(),
             ticks: self.ticks,
             intervals: self.intervals,
             examples: self.examples,

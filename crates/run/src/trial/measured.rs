@@ -4,7 +4,7 @@ use loadlab_analysis::LoadRun;
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Counts, Tick};
-use loadlab_record::summary::{Ended, Generator};
+use loadlab_record::summary::{AgentSummary, Ended, Generator};
 
 use crate::trial::measure::MeasuredLoad;
 
@@ -17,6 +17,8 @@ pub struct Measured {
     /// The first that failed.
     pub examples: Vec<Example>,
     pub generator: Generator,
+    /// Who sent them, if not this process; by part.
+    pub agents: Vec<AgentSummary>,
     pub ended: Option<Ended>,
 }
 
@@ -47,6 +49,7 @@ impl Measured {
                 connections_peak: before.connections_peak.max(load.generator.connections_peak),
                 ..load.generator
             };
+            sum.sent_by(load.agents);
             sum.loads.push(load.run);
             sum.ticks.extend(load.ticks);
             sum.intervals.extend(load.intervals);
@@ -56,9 +59,20 @@ impl Measured {
         sum
     }
 
+    /// Adds what agents sent of another load.
+    fn sent_by(&mut self, agents: Vec<AgentSummary>) {
+        for agent in agents {
+            match self.agents.iter_mut().find(|own| own.slot == agent.slot) {
+                Some(own) => own.merge(agent),
+                None => self.agents.push(agent),
+            }
+        }
+    }
+
     /// Adds a load that ran at the same time, on its own threads.
     pub fn beside(&mut self, mut other: Measured) {
         self.generator = std::mem::take(&mut self.generator).beside(other.generator);
+        self.sent_by(std::mem::take(&mut other.agents));
         self.loads.append(&mut other.loads);
         self.ticks.append(&mut other.ticks);
         self.intervals.append(&mut other.intervals);

@@ -32,6 +32,7 @@ use loadlab_system::{
 };
 
 use crate::event::RunEvent;
+use crate::level::Level;
 use crate::options::Generator;
 use crate::senders::{ReadySenders, RemoteLoad, Senders};
 use crate::site::durability::{self, Ids, Persisted};
@@ -86,6 +87,8 @@ pub struct Trial<'a> {
     pub generator: &'a Generator,
     /// Who sends its loads, if not this process.
     pub senders: Option<&'a dyn Senders>,
+    /// The level of a search that its case is made for.
+    pub level: Option<&'a Level>,
     /// What earlier trials of a search have left.
     pub carried: Option<&'a Carried>,
     /// What is watched if the plan names no components.
@@ -366,6 +369,7 @@ impl Trial<'_> {
         self.senders?;
         let load = RemoteLoad {
             case: self.case.name.clone(),
+            level: self.level.copied(),
             load: planned.name.clone(),
             first_id: first_ids.first().copied().unwrap_or(0),
             threads: planned.threads.map(u64::from),
@@ -588,6 +592,7 @@ impl Trial<'_> {
             events: &events,
             evidence: &state.evidence(),
             generator: measured.generator.clone(),
+            agents: measured.agents.clone(),
             ended,
             expect: &self.conditions.expect,
             intervals: &measured.intervals,

@@ -367,6 +367,7 @@ impl ProgramRun<'_> {
                 measured: measured(counted, elapsed_s),
             },
             generator: Generator::default(),
+            agents: Vec::new(),
             ticks: self.ticks,
             intervals: Vec::new(),
             examples: Vec::new(),

@@ -4,6 +4,7 @@
 //! the agent's own, and nothing after it has not heard of the coordinator for a minute.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use futures_util::StreamExt;
 use loadlab_load::LoadSpec;
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::{Control, run_part};
-use loadlab_load::spec::Elsewhere;
+use loadlab_load::spec::{Elsewhere, Joins};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -24,20 +25,24 @@ use super::{ANNOUNCED, BEAT, HEADER_BYTES, REPORT, Server, Subjects, SwarmError}
 use super::{context_of, follow, keep, runtime};
 use crate::block::{pack_counted, pack_ended};
 use crate::clock::{Bounds, Exchange};
-use crate::message::{Announcement, Answer, Claim, Clock, LoadOrder, Numbered, Order, VERSION};
+use crate::message::{
+    Announcement, Answer, Claim, Clock, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION,
+};
 use crate::signed::VerifyingKey;
 use crate::spool::Spool;
 
 /// Without a word from the coordinator for this long, an agent sends nothing more.
-const DEAD_MAN_NS: u64 = 60_000_000_000;
+pub const DEAD_MAN_NS: u64 = 60_000_000_000;
 /// How often it looks whether that is so.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long it tries to take a slot.
 const CLAIM: Duration = Duration::from_secs(20);
 /// Questions for the time before the first answer, to have narrow bounds soon.
 const FIRST_QUESTIONS: usize = 8;
-/// The epoch of a slot's first agent.
-const EPOCH: u32 = 0;
+/// How long an agent waits to be told the time.
+const TIME_NS: u64 = 20_000_000_000;
+/// From an order to join a load that has begun to the first request.
+const JOIN_NS: u64 = 200_000_000;
 
 /// What an agent is.
 pub struct AgentOptions {
@@ -86,7 +91,8 @@ pub fn serve(
     runtime()?.block_on(async {
         let client = options.server.connect().await?;
         tell(&format!("connected to {}", options.server.shown()));
-        let agent = Agent { options, loads, tell, client: &client, context: context_of(&client) };
+        let id = RandomState::new().build_hasher().finish();
+        let agent = Agent { options, loads, tell, client: &client, context: context_of(&client), id };
         tokio::select! {
             () = agent.runs() => Ok(()),
             () = until(cancelled) => Ok(()),
@@ -106,33 +112,42 @@ struct Agent<'a> {
     tell: Tell<'a>,
     client: &'a Client,
     context: Context,
+    /// No other process has it: two agents may have been given one name.
+    id: u64,
 }
 
 impl Agent<'_> {
     /// Takes part in one run after another.
     async fn runs(&self) {
-        let mut done: Vec<String> = Vec::new();
+        let (mut done, mut refused) = (Vec::new(), String::new());
         loop {
-            let announcement = self.announced(&done).await;
-            done.push(announcement.run.clone());
-            let subjects = Subjects { run: announcement.run.clone() };
-            match self.claim(&subjects, announcement.slots).await {
-                Some(slot) => {
-                    (self.tell)(&format!("run {}: slot {slot} of {}", announcement.run, announcement.slots));
-                    self.run(&subjects, slot, announcement.bundle).await;
-                    (self.tell)(&format!("run {}: over", announcement.run));
+            let announcement = self.announced(&done, &mut refused).await;
+            let (run, slots) = (announcement.run.clone(), announcement.slots);
+            let subjects = Subjects { run: run.clone() };
+            match self.claim(&subjects, &announcement.open).await {
+                Some(place) => {
+                    done.push(run.clone());
+                    (self.tell)(&format!("run {run}: slot {} of {slots}", place.slot));
+                    self.run(&subjects, place, announcement.bundle).await;
+                    (self.tell)(&format!("run {run}: over"));
                     if self.options.once {
                         return;
                     }
                 }
-                None => (self.tell)(&format!("run {}: all slots are taken", announcement.run)),
+                // One may become free.
+                None => {
+                    let why = format!("run {run}: all slots are taken");
+                    if why != refused {
+                        (self.tell)(&why);
+                        refused = why;
+                    }
+                }
             }
         }
     }
 
-    /// Waits for a run that this agent has not seen yet.
-    async fn announced(&self, done: &[String]) -> Announcement {
-        let mut refused = String::new();
+    /// Waits for a run that this agent has not taken part in yet.
+    async fn announced(&self, done: &[String], refused: &mut String) -> Announcement {
         loop {
             if let Ok(mut announced) = self.client.subscribe(ANNOUNCED).await {
                 while let Some(message) = announced.next().await {
@@ -145,9 +160,9 @@ impl Agent<'_> {
                         ),
                         Err(error) => format!("a run is announced, but {error}"),
                     };
-                    if why != refused {
+                    if why != *refused {
                         (self.tell)(&why);
-                        refused = why;
+                        *refused = why;
                     }
                 }
             }
@@ -155,25 +170,26 @@ impl Agent<'_> {
         }
     }
 
-    /// Takes the first free slot.
-    async fn claim(&self, subjects: &Subjects, slots: usize) -> Option<usize> {
+    /// Takes the first of these slots that is still free.
+    async fn claim(&self, subjects: &Subjects, open: &[OpenSlot]) -> Option<OpenSlot> {
         let claim = Claim { agent: self.options.name.clone(), threads: self.options.threads as u64 };
         let bytes = serde_json::to_vec(&claim).expect("texts and numbers");
-        for slot in 0..slots {
-            let id = format!("{}/claim/{slot}/{}", subjects.run, self.options.name);
+        for place in open {
+            let OpenSlot { slot, epoch, .. } = *place;
+            let id = format!("{}/claim/{slot}/{epoch}/{:016x}", subjects.run, self.id);
             let message = PublishMessage::build().payload(bytes.clone().into()).message_id(id);
-            let claimed =
-                keep(&self.context, subjects.claim(slot), message.expected_last_subject_sequence(0));
+            let message = message.expected_last_subject_sequence(0);
+            let claimed = keep(&self.context, subjects.claim(slot, epoch), message);
             // The run may be over by now, and its stream gone.
             if tokio::time::timeout(CLAIM, claimed).await.ok()? {
-                return Some(slot);
+                return Some(*place);
             }
         }
         None
     }
 
     /// Takes part in a run until it is over.
-    async fn run(&self, subjects: &Subjects, slot: usize, bundle: Value) {
+    async fn run(&self, subjects: &Subjects, place: OpenSlot, bundle: Value) {
         let (say, said) = mpsc::unbounded_channel();
         let crew = Arc::new(Under {
             clock: Mutex::new(Bounds::default()),
@@ -182,20 +198,21 @@ impl Agent<'_> {
         });
         let mut work = Work {
             agent: self,
-            slot,
+            place,
             bundle,
             under: crew.clone(),
             say,
             next_order: 0,
-            spool: self.options.spool.join(&subjects.run),
+            spool: self.options.spool.join(format!("{}-{}-{}", subjects.run, place.slot, place.epoch)),
         };
         let spool = work.spool.clone();
         let orders =
             follow(&self.context, subjects, subjects.orders(), |message| work.order(message, subjects));
         tokio::select! {
             () = orders => {}
-            () = self.say(subjects, slot, said) => {}
-            () = self.beat(subjects, slot) => {}
+            () = self.say(subjects, place, said) => {}
+            () = self.beat(subjects, place) => {}
+            () = self.live(subjects, place) => {}
             () = self.ask_time(subjects, &crew) => {}
             () = self.listen(subjects, &crew) => {}
             () = dead_man(&crew) => {
@@ -212,24 +229,30 @@ impl Agent<'_> {
     }
 
     /// Sends what the loads have to say, in order, each until the server has it.
-    async fn say(&self, subjects: &Subjects, slot: usize, mut said: mpsc::UnboundedReceiver<Said>) {
+    async fn say(&self, subjects: &Subjects, place: OpenSlot, mut said: mpsc::UnboundedReceiver<Said>) {
+        let OpenSlot { slot, epoch, .. } = place;
         while let Some(said) = said.recv().await {
             match said {
                 Said::Answer(answer) => {
-                    let id = format!("{}/answer/{slot}/{}", subjects.run, answer.load);
+                    let id = format!(
+                        "{}/answer/{slot}/{epoch}/{}/{}",
+                        subjects.run,
+                        answer.load,
+                        answer.ready.is_ok()
+                    );
                     let bytes = serde_json::to_vec(&answer).expect("texts and numbers");
                     let message = PublishMessage::build().payload(bytes.into()).message_id(id);
-                    keep(&self.context, subjects.answer(slot), message).await;
+                    keep(&self.context, subjects.answer(slot, epoch), message).await;
                 }
                 Said::Report { load, number, bytes } => {
                     let most = self.client.max_payload().saturating_sub(HEADER_BYTES).max(HEADER_BYTES);
                     let pieces: Vec<&[u8]> = bytes.chunks(most).collect();
                     for (piece, part) in pieces.iter().enumerate() {
-                        let id = format!("{}/{load}/{slot}/{EPOCH}/{number}/{piece}", subjects.run);
+                        let id = format!("{}/{load}/{slot}/{epoch}/{number}/{piece}", subjects.run);
                         let header = format!("{number} {piece} {}", pieces.len());
                         let message = PublishMessage::build().payload(part.to_vec().into());
                         let message = message.header(REPORT, header.as_str()).message_id(id);
-                        keep(&self.context, subjects.reports(slot, load, EPOCH), message).await;
+                        keep(&self.context, subjects.reports(slot, load, epoch), message).await;
                     }
                 }
             }
@@ -237,11 +260,24 @@ impl Agent<'_> {
     }
 
     /// Shows every second that this agent lives.
-    async fn beat(&self, subjects: &Subjects, slot: usize) {
+    async fn beat(&self, subjects: &Subjects, place: OpenSlot) {
         let mut beat = tokio::time::interval(BEAT);
         loop {
             beat.tick().await;
-            let _ = self.client.publish(subjects.heartbeat(slot), Vec::new().into()).await;
+            let _ = self.client.publish(subjects.heartbeat(place.slot, place.epoch), Vec::new().into()).await;
+        }
+    }
+
+    /// Answers as long as this agent lives.
+    async fn live(&self, subjects: &Subjects, place: OpenSlot) {
+        loop {
+            if let Ok(mut asked) = self.client.subscribe(subjects.alive(place.slot, place.epoch)).await {
+                while let Some(question) = asked.next().await {
+                    let Some(reply) = question.reply else { continue };
+                    let _ = self.client.publish(reply, Vec::new().into()).await;
+                }
+            }
+            tokio::time::sleep(BEAT / 4).await;
         }
     }
 
@@ -336,6 +372,12 @@ impl Load {
         self.changed.notify_all();
     }
 
+    /// Waits for a change, or a little.
+    fn wait(&self) {
+        let begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.changed.wait_timeout(begins, LOOK).unwrap_or_else(PoisonError::into_inner);
+    }
+
     /// Waits for the beginning; `None` if the load is aborted before.
     fn begins(&self) -> Option<u64> {
         let mut begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
@@ -360,7 +402,7 @@ enum Said {
 /// Follows the orders of a run.
 struct Work<'a> {
     agent: &'a Agent<'a>,
-    slot: usize,
+    place: OpenSlot,
     bundle: Value,
     under: Arc<Under>,
     say: mpsc::UnboundedSender<Said>,
@@ -384,23 +426,39 @@ impl Work<'_> {
         }
         self.next_order += 1;
         self.under.heard();
+        // It was for whoever had the slot before.
+        let is_old = numbered.number < self.place.from_order;
         match numbered.order {
-            Order::Prepare(order) => self.prepare(order),
+            Order::Over => return false,
+            _ if is_old => {}
+            Order::Prepare(order) => self.prepare(order, None),
+            Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }) if slot == self.place.slot => {
+                if epoch > self.place.epoch {
+                    (self.agent.tell)(&format!("run {}: another agent has taken slot {slot}", subjects.run));
+                    return false;
+                }
+                let load = order.load;
+                self.prepare(order, begun_ns.map(|at_ns| Begun { at_ns, requests: begun }));
+                if let Some((load, at_ns)) = self.under.load(load).zip(begun_ns) {
+                    load.begin(at_ns);
+                }
+            }
+            Order::Join(_) => {}
             Order::Begin { load, at_ns } => {
                 self.under.load(load).into_iter().for_each(|load| load.begin(at_ns))
             }
             Order::Stop { load } => self.under.load(load).into_iter().for_each(|load| load.control.stop()),
             Order::Abort { load } => self.under.load(load).into_iter().for_each(|load| load.abort()),
-            Order::Over => return false,
         }
         true
     }
 
     /// Gets ready for a load, on threads of its own.
-    fn prepare(&mut self, order: LoadOrder) {
+    fn prepare(&mut self, order: LoadOrder, begun: Option<Begun>) {
         let load = Arc::new(Load::default());
         let part = PartOfLoad {
-            slot: self.slot,
+            slot: self.place.slot,
+            begun,
             bundle: self.bundle.clone(),
             loads: self.agent.loads.clone(),
             threads: self.agent.options.threads,
@@ -414,14 +472,24 @@ impl Work<'_> {
         let body = move || part.send(&order);
         if let Err(error) = std::thread::Builder::new().name(format!("loadlab-part-{number}")).spawn(body) {
             let ready = Err(format!("cannot start a thread: {error}"));
-            let _ = self.say.send(Said::Answer(Answer { load: number, ready }));
+            let _ = self.say.send(Said::Answer(Answer { load: number, ready, joins_ns: None }));
         }
     }
+}
+
+/// A load that others send already.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Since when, on the coordinator's clock.
+    at_ns: u64,
+    /// How many requests of this part were begun or dropped.
+    requests: u64,
 }
 
 /// An agent's part of one load.
 struct PartOfLoad {
     slot: usize,
+    begun: Option<Begun>,
     bundle: Value,
     loads: Arc<dyn Loads>,
     threads: usize,
@@ -435,13 +503,36 @@ impl PartOfLoad {
     /// Sends it, and reports what was counted.
     fn send(&self, order: &LoadOrder) {
         if let Err(why) = self.try_send(order) {
-            self.answer(order.load, Err(why));
+            self.answer(order.load, Err(why), None);
         }
     }
 
-    fn answer(&self, load: u64, ready: Result<Clock, String>) {
+    fn answer(&self, load: u64, ready: Result<Clock, String>, joins_ns: Option<u64>) {
         // It is read as long as the run lasts.
-        let _ = self.say.send(Said::Answer(Answer { load, ready }));
+        let _ = self.say.send(Said::Answer(Answer { load, ready, joins_ns }));
+    }
+
+    /// A moment from now, on the clock of a load that began before.
+    fn joins(&self, begun: Begun) -> Option<Joins> {
+        let bounds = *self.under.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ns = now_ns();
+        let began_ns = bounds.at(now_ns)?.here(begun.at_ns);
+        let at_ns = (now_ns + JOIN_NS).saturating_sub(began_ns);
+        Some(Joins { at_ns, begun: begun.requests })
+    }
+
+    /// What depends on the coordinator's clock: an agent that has just come waits for the first answer.
+    fn known_time<T>(&self, of: impl Fn() -> Option<T>) -> Result<T, String> {
+        let until_ns = now_ns() + TIME_NS;
+        loop {
+            if let Some(known) = of() {
+                return Ok(known);
+            }
+            if self.load.control.is_aborted() || now_ns() >= until_ns {
+                return Err("the coordinator did not say what time it is".to_owned());
+            }
+            self.load.wait();
+        }
     }
 
     fn try_send(&self, order: &LoadOrder) -> Result<(), String> {
@@ -450,14 +541,21 @@ impl PartOfLoad {
         spec.threads = usize::try_from(threads).map_err(|_| "too many threads")?;
         spec.elsewhere = Elsewhere { before, after };
         self.loads.accepts(&spec)?;
+        let joins_ns = match self.begun {
+            None => None,
+            Some(begun) => {
+                spec.joins = self.known_time(|| self.joins(begun))?;
+                Some(spec.joins.at_ns)
+            }
+        };
         let mut spool = Spool::open(&self.spool)
             .map_err(|e| format!("cannot keep reports in {}: {e}", self.spool.display()))?;
         let failed = Mutex::new(None);
         let agree = || {
-            match self.under.clock() {
-                Some(clock) => self.answer(order.load, Ok(clock)),
-                None => {
-                    self.answer(order.load, Err("the coordinator did not say what time it is".to_owned()));
+            match self.known_time(|| self.under.clock()) {
+                Ok(clock) => self.answer(order.load, Ok(clock), joins_ns),
+                Err(why) => {
+                    self.answer(order.load, Err(why), None);
                     self.load.abort();
                 }
             }

@@ -1,25 +1,28 @@
 //! The coordinator's end: announces a run, gathers its agents, orders loads, and hands their reports to the merging.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::{Client, RequestErrorKind};
 use futures_util::StreamExt;
 use loadlab_load::LoadSpec;
 use loadlab_load::io::epoll::now_ns;
-use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, PartReport, merge};
+use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Part, PartReport, due_between, merge};
+use loadlab_load::spec::Elsewhere;
+use loadlab_record::load::Counts;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ANNOUNCED, BEAT, HEADER_BYTES, Server, Subjects, SwarmError};
 use super::{REPORT, context_of, follow, keep, make_stream, runtime, slot_of};
 use crate::block::unpack;
-use crate::crew::{Crew, LOST_NS, Pieces, Readiness};
-use crate::message::{Announcement, LoadOrder, Numbered, Order, VERSION};
+use crate::crew::{Crew, LOST_NS, LostPart, Pieces, Readiness};
+use crate::message::{Announcement, Clock, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION};
 use crate::reduce::ReportId;
 use crate::signed::SigningKey;
 
@@ -34,6 +37,21 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// How long agents have to report once a load was to end.
 const END_NS: u64 = 30_000_000_000;
 
+/// How long a load without a schedule waits for agents that take the place of lost ones.
+const REPLACE_NS: u64 = 60_000_000_000;
+
+/// What becomes of a load whose agent is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LossPolicy {
+    /// It ends, and has failed.
+    #[default]
+    Fail,
+    /// The others go on.
+    Degrade,
+    /// The others go on, and another agent takes its place.
+    Replace,
+}
+
 /// A run as it is announced.
 pub struct RunOffer {
     /// How the server is reached.
@@ -46,20 +64,24 @@ pub struct RunOffer {
     pub bundle: Value,
     /// What orders are signed with.
     pub key: SigningKey,
+    /// What becomes of a load whose agent is lost.
+    pub on_loss: LossPolicy,
 }
 
 impl RunOffer {
     /// What agents hear of it, signed.
-    fn announced(&self) -> Vec<u8> {
+    fn announced(&self, open: Vec<OpenSlot>) -> Vec<u8> {
         let (run, bundle) = (self.run.clone(), self.bundle.clone());
-        self.key.seal(&Announcement { version: VERSION, run, slots: self.slots, bundle })
+        self.key.seal(&Announcement { version: VERSION, run, slots: self.slots, open, bundle })
     }
 }
 
 /// A run whose loads are sent by agents. Dropping it tells them that it is over.
 pub struct Coordinator {
     shared: Arc<Shared>,
-    orders: mpsc::UnboundedSender<Order>,
+    on_loss: LossPolicy,
+    /// The number of the next order, and where orders go.
+    orders: Mutex<(u64, mpsc::UnboundedSender<(u64, Order)>)>,
     /// Dropped when the thread is to end.
     stays: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -94,6 +116,7 @@ impl Coordinator {
     /// # Errors
     /// The server cannot be reached, or keeps no streams.
     pub fn start(offer: RunOffer) -> Result<Coordinator, SwarmError> {
+        let on_loss = offer.on_loss;
         let shared = Arc::new(Shared { crew: Mutex::new(Crew::new(offer.slots)), changed: Condvar::new() });
         let (orders, queue) = mpsc::unbounded_channel();
         let (stays, leaves) = oneshot::channel();
@@ -109,7 +132,7 @@ impl Coordinator {
                 let made = async {
                     let client = offer.server.connect().await?;
                     let context = context_of(&client);
-                    let bytes = offer.announced().len();
+                    let bytes = offer.announced(Crew::new(offer.slots).open()).len();
                     let most = client.max_payload().saturating_sub(HEADER_BYTES);
                     if bytes > most {
                         return Err(SwarmError::Agents(format!(
@@ -135,7 +158,8 @@ impl Coordinator {
         match begun.recv() {
             Ok(Ok(())) => {
                 let (stays, thread) = (Some(stays), Some(thread));
-                Ok(Coordinator { shared, orders, stays, thread, loads: Mutex::new(0) })
+                let orders = Mutex::new((0, orders));
+                Ok(Coordinator { shared, on_loss, orders, stays, thread, loads: Mutex::new(0) })
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(SwarmError::Agents("the swarm's own thread ended".to_owned())),
@@ -150,15 +174,15 @@ impl Coordinator {
         let until_ns = now_ns().saturating_add(u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX));
         let mut crew = self.shared.crew();
         loop {
-            let vacant = crew.vacant();
-            if vacant.is_empty() {
+            let open = crew.open();
+            if open.is_empty() {
                 return Ok(());
             }
             if cancelled() {
                 return Err(SwarmError::Interrupted);
             }
             if now_ns() >= until_ns {
-                let here = crew.slots() - vacant.len();
+                let here = crew.slots() - open.len();
                 return Err(SwarmError::Agents(format!(
                     "{here} of {} agents came within {} s\nhint: an agent needs this server's URL and the coordinator's \
                      key: `loadlab agent --nats URL --coordinator-key KEY`",
@@ -189,46 +213,86 @@ impl Coordinator {
         };
         let until_ns = now_ns() + READY_NS;
         let mut crew = self.shared.crew();
-        crew.ordered(load);
-        let mut ready = ReadyLoad { of: self.clone(), load, slots: crew.slots(), uncertainty_ns: 0 };
         let order = LoadOrder { load, first_id, threads: crew.threads(threads), what };
-        self.order(Order::Prepare(order));
+        let number = self.order(Order::Prepare(order.clone()));
+        crew.ordered(load, number);
+        let mut ready = ReadyLoad { of: self.clone(), order, uncertainty_ns: 0 };
         loop {
-            match crew.readiness(load) {
+            let why = match crew.readiness(load) {
                 Readiness::Ready { uncertainty_ns } => {
                     ready.uncertainty_ns = uncertainty_ns;
                     return Ok(ready);
                 }
                 Readiness::Refused(slot, why) => {
-                    let why = format!("agent {} (slot {slot}): {why}", crew.name(slot));
-                    // Dropping what was prepared takes the lock.
-                    drop(crew);
-                    return Err(SwarmError::Agents(why));
+                    Some(SwarmError::Agents(format!("agent {} (slot {slot}): {why}", crew.name(slot))))
                 }
-                Readiness::Waiting(_) if cancelled() => {
-                    drop(crew);
-                    return Err(SwarmError::Interrupted);
-                }
+                Readiness::Waiting(_) if cancelled() => Some(SwarmError::Interrupted),
                 Readiness::Waiting(slots) if now_ns() >= until_ns => {
                     let names: Vec<String> =
                         slots.iter().map(|slot| format!("{} (slot {slot})", crew.name(*slot))).collect();
-                    drop(crew);
-                    return Err(SwarmError::Agents(format!(
-                        "not ready within {} s: {}",
-                        READY_NS / 1_000_000_000,
-                        names.join(", ")
-                    )));
+                    let s = READY_NS / 1_000_000_000;
+                    Some(SwarmError::Agents(format!("not ready within {s} s: {}", names.join(", "))))
                 }
-                Readiness::Waiting(_) => {}
+                Readiness::Waiting(_) if self.on_loss == LossPolicy::Replace => {
+                    self.replace(&mut crew, &ready.order, None, &[]);
+                    None
+                }
+                Readiness::Waiting(slots) => {
+                    let lost = crew.lost(load, now_ns()).into_iter().find(|slot| slots.contains(slot));
+                    lost.map(|slot| SwarmError::Agents(format!("{} before the load", silent(&crew, slot))))
+                }
+            };
+            if let Some(why) = why {
+                // Dropping what was prepared takes the lock.
+                drop(crew);
+                return Err(why);
             }
             crew = self.shared.wait(crew);
         }
     }
 
-    fn order(&self, order: Order) {
-        // The thread lives as long as this does.
-        let _ = self.orders.send(order);
+    /// Gives up agents of a load that are silent, and has others join it. Returns who was given up, in words.
+    fn replace(
+        &self,
+        crew: &mut Crew,
+        order: &LoadOrder,
+        begun_ns: Option<u64>,
+        counted: &[Counts],
+    ) -> Vec<String> {
+        let mut words = Vec::new();
+        for slot in crew.lost(order.load, now_ns()) {
+            let lost = silent(crew, slot);
+            if crew.vacate(slot, self.orders().0) {
+                words.push(format!("{lost}, and another may take its place"));
+            }
+        }
+        for (slot, epoch) in crew.joining(order.load) {
+            let begun = counted.get(slot).map_or(0, |counts| counts.started + counts.dropped);
+            let order = order.clone();
+            self.order(Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }));
+            words.push(format!("agent {} takes slot {slot}", crew.name(slot)));
+        }
+        words
     }
+
+    fn orders(&self) -> MutexGuard<'_, (u64, mpsc::UnboundedSender<(u64, Order)>)> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives an order, and returns its number.
+    fn order(&self, order: Order) -> u64 {
+        let mut orders = self.orders();
+        let number = orders.0;
+        orders.0 += 1;
+        // The thread lives as long as this does.
+        let _ = orders.1.send((number, order));
+        number
+    }
+}
+
+/// That an agent is silent, in words.
+fn silent(crew: &Crew, slot: usize) -> String {
+    format!("agent {} (slot {slot}) was silent for {} s", crew.name(slot), LOST_NS / 1_000_000_000)
 }
 
 impl Drop for Coordinator {
@@ -244,79 +308,235 @@ impl Drop for Coordinator {
 /// A load that all agents are ready for. Dropping it tells them that nothing of it is to be sent any more.
 pub struct ReadyLoad {
     of: Arc<Coordinator>,
-    load: u64,
-    slots: usize,
+    order: LoadOrder,
     /// An agent's clock may differ from what was estimated by so much, nanoseconds.
     pub uncertainty_ns: u64,
 }
 
+/// What a load's agents did.
+pub struct Sent {
+    /// Together.
+    pub outcome: Outcome,
+    /// Why the load was ended early, if so.
+    pub trouble: Option<SwarmError>,
+    /// By slot.
+    pub parts: Vec<SentPart>,
+    /// Agents that were lost.
+    pub losses: Vec<Loss>,
+}
+
+/// What was sent of a part, by all agents that had it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentPart {
+    /// The agent that had it at the end.
+    pub agent: String,
+    /// Its load threads.
+    pub threads: u64,
+    /// Its clock.
+    pub clock: Option<Clock>,
+    /// Requests of the part.
+    pub counts: Counts,
+}
+
+/// An agent that was lost, and what it left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Who, and when.
+    pub lost: LostPart,
+    /// Requests of its part that nobody sent: at least, and at most; `None` where nobody knows, since the number that falls
+    /// due depends on how fast they are answered.
+    pub not_offered: Option<(u64, u64)>,
+}
+
 impl ReadyLoad {
-    /// Has the load sent, from `origin` on, and merges what the agents report.
-    ///
-    /// The second value is why the load was ended early, if an agent was lost. `cancelled` is asked now and then, also
-    /// while no agent reports anything.
+    /// Has the load sent, from `origin` on, and merges what the agents report. `cancelled` is asked now and then, also
+    /// while no agent reports anything; `tell` hears of agents that are lost or replaced.
     pub fn run(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
+        tell: &dyn Fn(String),
         observer: &mut dyn FnMut(LoadEvent<'_>),
-    ) -> (Outcome, Option<SwarmError>) {
-        self.of.order(Order::Begin { load: self.load, at_ns: origin.start_ns });
-        let mut ending = Ending::default();
-        let mut reports = std::iter::from_fn(|| self.next(control, cancelled, &mut ending));
-        let outcome = merge(spec, origin, self.slots, &mut reports, observer);
-        (outcome, ending.lost)
+    ) -> Sent {
+        self.of.order(Order::Begin { load: self.order.load, at_ns: origin.start_ns });
+        let slots = self.order.threads.len();
+        let mut sending = Sending {
+            ready: self,
+            control,
+            cancelled,
+            tell,
+            begun_ns: origin.start_ns,
+            over_ns: spec.schedule_ns().map(|ns| origin.start_ns.saturating_add(ns)),
+            counted: vec![Counts::default(); slots],
+            silent: BTreeSet::new(),
+            ended_early_ns: None,
+            ending: Ending::default(),
+        };
+        let mut reports = std::iter::from_fn(|| sending.next());
+        let outcome = merge(spec, origin, slots, &mut reports, observer);
+        let ended_ns = sending.ended_early_ns.map_or(u64::MAX, |ns| ns.saturating_sub(origin.start_ns));
+        let crew = self.of.shared.crew();
+        let parts = sending.counted.iter().enumerate().map(|(slot, counts)| SentPart {
+            agent: crew.name(slot).to_owned(),
+            threads: self.order.threads[slot],
+            clock: crew.clock(self.order.load, slot),
+            counts: counts.clone(),
+        });
+        let losses = crew.losses(self.order.load).iter().map(|lost| {
+            let to_ns = lost.joined_ns.unwrap_or(ended_ns);
+            let part = self.part(spec, lost.slot);
+            Loss { lost: lost.clone(), not_offered: part.and_then(|p| not_offered(&p, lost, origin, to_ns)) }
+        });
+        Sent { outcome, trouble: sending.ending.trouble, parts: parts.collect(), losses: losses.collect() }
     }
 
-    /// Waits for the next report; `None` once all parts have ended.
-    fn next(
-        &self,
-        control: &Control,
-        cancelled: &dyn Fn() -> bool,
-        ending: &mut Ending,
-    ) -> Option<PartReport> {
-        let shared = &self.of.shared;
-        let mut crew = shared.crew();
-        loop {
-            if let Some(report) = crew.next_report(self.load) {
-                return Some(report);
-            }
-            if crew.is_over(self.load) {
-                return None;
-            }
-            let now_ns = now_ns();
-            if ending.lost.is_none() {
-                ending.lost = self.why_lost(&crew, now_ns).map(SwarmError::Agents);
-            }
-            if ending.lost.is_some() || cancelled() {
-                control.abort();
-            }
-            if control.is_aborted() && !ending.is_aborted {
-                ending.is_aborted = true;
-                ending.until_ns.get_or_insert(now_ns + END_NS);
-                self.of.order(Order::Abort { load: self.load });
-            } else if control.is_stopped() && !ending.is_stopped {
-                ending.is_stopped = true;
-                self.of.order(Order::Stop { load: self.load });
-            }
-            // Those that are lost will never report, and without a connection nobody does.
-            let is_given_up = ending.until_ns.is_some_and(|until_ns| now_ns >= until_ns);
-            let is_alone = crew.are_others_lost(self.load, now_ns) || crew.deaf_for_ns(now_ns) > LOST_NS;
-            if is_given_up || (ending.is_aborted && is_alone) {
-                crew.finish(self.load);
-                continue;
-            }
-            crew = shared.wait(crew);
-        }
+    /// A slot's part of the load.
+    fn part(&self, spec: &LoadSpec, slot: usize) -> Option<LoadSpec> {
+        let (before, threads, after) = self.order.share(slot)?;
+        let threads = usize::try_from(threads).ok()?;
+        Some(LoadSpec { threads, elsewhere: Elsewhere { before, after }, ..spec.clone() })
     }
 }
 
-impl ReadyLoad {
+/// An agent that does not hear of its coordinator sends nothing after this.
+const DEAD_MAN_NS: u64 = super::agent::DEAD_MAN_NS;
+
+/// How many requests of a part nobody sent from the last report of its lost agent up to `to_ns`, on the load's clock: at
+/// least, and at most. What the agent sent after its last report is unknown: until its next heartbeat was missing if its
+/// connection is gone, else until it must have noticed that it hears of nobody.
+fn not_offered(part: &LoadSpec, lost: &LostPart, origin: Origin, to_ns: u64) -> Option<(u64, u64)> {
+    let most = due_between(part, lost.until_ns..to_ns)?;
+    let beat_ns = u64::try_from(BEAT.as_nanos()).unwrap_or(u64::MAX);
+    let heard_ns = lost.seen_ns.saturating_sub(origin.start_ns);
+    let sent_until_ns = match lost.is_gone {
+        true => lost.until_ns.saturating_add(beat_ns).max(heard_ns.saturating_add(2 * beat_ns)),
+        false => heard_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns),
+    };
+    let least = if sent_until_ns < to_ns { due_between(part, sent_until_ns..to_ns)? } else { 0 };
+    Some((least, most))
+}
+
+/// A load that is under way.
+struct Sending<'a> {
+    ready: &'a ReadyLoad,
+    control: &'a Control,
+    cancelled: &'a dyn Fn() -> bool,
+    tell: &'a dyn Fn(String),
+    begun_ns: u64,
+    /// When its schedule ends.
+    over_ns: Option<u64>,
+    /// What was reported of each part so far.
+    counted: Vec<Counts>,
+    /// Agents whose silence was told.
+    silent: BTreeSet<usize>,
+    /// When it was ended before its schedule was over.
+    ended_early_ns: Option<u64>,
+    ending: Ending,
+}
+
+impl Sending<'_> {
+    /// Waits for the next report; `None` once all parts have ended.
+    fn next(&mut self) -> Option<PartReport> {
+        let (of, load) = (&self.ready.of, self.ready.order.load);
+        let mut crew = of.shared.crew();
+        loop {
+            if let Some(report) = crew.next_report(load) {
+                if let Part::Counted(batch) = &report.what
+                    && let Some(counts) = self.counted.get_mut(report.part)
+                {
+                    counts.merge(&batch.counts);
+                }
+                return Some(report);
+            }
+            if crew.is_over(load) {
+                return None;
+            }
+            let now_ns = now_ns();
+            let words = self.look_for_lost(&mut crew, now_ns);
+            if self.ending.trouble.is_some() || (self.cancelled)() {
+                self.control.abort();
+            }
+            if self.control.is_aborted() && !self.ending.is_aborted {
+                self.ending.is_aborted = true;
+                self.ended_early_ns.get_or_insert(now_ns);
+                self.ending.until_ns.get_or_insert(now_ns + END_NS);
+                of.order(Order::Abort { load });
+            } else if self.control.is_stopped() && !self.ending.is_stopped {
+                self.ending.is_stopped = true;
+                self.ended_early_ns.get_or_insert(now_ns);
+                of.order(Order::Stop { load });
+            }
+            if self.is_given_up(&crew, now_ns) {
+                crew.finish(load);
+                continue;
+            }
+            if !words.is_empty() {
+                drop(crew);
+                words.into_iter().for_each(self.tell);
+                crew = of.shared.crew();
+                continue;
+            }
+            crew = of.shared.wait(crew);
+        }
+    }
+
+    /// Deals with agents that were lost; what there is to say of it.
+    fn look_for_lost(&mut self, crew: &mut Crew, now_ns: u64) -> Vec<String> {
+        let load = self.ready.order.load;
+        if self.ending.trouble.is_none() {
+            self.ending.trouble = self.trouble(crew, now_ns).map(SwarmError::Agents);
+        }
+        if self.ending.trouble.is_some() || self.ending.is_aborted {
+            return Vec::new();
+        }
+        match self.ready.of.on_loss {
+            LossPolicy::Fail => Vec::new(),
+            LossPolicy::Degrade => {
+                crew.give_up_dead(load, now_ns);
+                let silent_now: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().collect();
+                let newly = silent_now.difference(&self.silent).map(|slot| {
+                    let others = crew.slots() - silent_now.len();
+                    format!("{}; the other {others} go on", silent(crew, *slot))
+                });
+                let is_given_up = |slot: &usize| crew.losses(load).iter().any(|loss| loss.slot == *slot);
+                let back = self.silent.difference(&silent_now).filter(|slot| !is_given_up(slot));
+                let back = back.map(|slot| format!("agent {} (slot {slot}) is back", crew.name(*slot)));
+                let words = newly.chain(back).collect();
+                self.silent = silent_now;
+                words
+            }
+            LossPolicy::Replace => {
+                self.ready.of.replace(crew, &self.ready.order, Some(self.begun_ns), &self.counted)
+            }
+        }
+    }
+
+    /// Nothing more is awaited.
+    fn is_given_up(&self, crew: &Crew, now_ns: u64) -> bool {
+        if self.ending.until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
+            return true;
+        }
+        // Those that are lost will never report, and without a connection nobody does.
+        let is_alone = crew.are_others_lost(self.ready.order.load, now_ns);
+        if self.ending.is_aborted {
+            return is_alone || crew.deaf_for_ns(now_ns) > LOST_NS;
+        }
+        is_alone
+            && match self.ready.of.on_loss {
+                LossPolicy::Fail => false,
+                LossPolicy::Degrade => true,
+                LossPolicy::Replace => {
+                    now_ns >= self.over_ns.unwrap_or(self.begun_ns.saturating_add(REPLACE_NS))
+                }
+            }
+    }
+
     /// Why the load cannot go on, in words.
-    fn why_lost(&self, crew: &Crew, now_ns: u64) -> Option<String> {
-        if let Some(why) = crew.damage(self.load) {
+    fn trouble(&self, crew: &Crew, now_ns: u64) -> Option<String> {
+        let load = self.ready.order.load;
+        if let Some(why) = crew.damage(load) {
             return Some(why.to_owned());
         }
         if crew.deaf_for_ns(now_ns) > DEAF_NS {
@@ -325,22 +545,29 @@ impl ReadyLoad {
                 DEAF_NS / 1_000_000_000
             ));
         }
-        let slot = crew.lost(self.load, now_ns)?;
-        Some(format!(
-            "agent {} (slot {slot}) was silent for {} s: what it sent after its last report is unknown",
-            crew.name(slot),
-            LOST_NS / 1_000_000_000
-        ))
+        let lost = crew.lost(load, now_ns);
+        let first = lost.first()?;
+        let what = "what it sent after its last report is unknown";
+        match self.ready.of.on_loss {
+            LossPolicy::Fail => Some(format!("{}: {what}", silent(crew, *first))),
+            LossPolicy::Degrade => {
+                let given_up = crew.losses(load).iter().map(|loss| loss.slot);
+                let all: BTreeSet<usize> = lost.iter().copied().chain(given_up).collect();
+                (all.len() == crew.slots()).then(|| "all agents were lost".to_owned())
+            }
+            LossPolicy::Replace => None,
+        }
     }
 }
 
 impl Drop for ReadyLoad {
     fn drop(&mut self) {
         let mut crew = self.of.shared.crew();
-        if !crew.is_over(self.load) {
-            self.of.order(Order::Abort { load: self.load });
+        let load = self.order.load;
+        if !crew.is_over(load) {
+            self.of.order(Order::Abort { load });
         }
-        crew.forget(self.load);
+        crew.forget(load);
     }
 }
 
@@ -350,7 +577,7 @@ struct Ending {
     is_stopped: bool,
     is_aborted: bool,
     until_ns: Option<u64>,
-    lost: Option<SwarmError>,
+    trouble: Option<SwarmError>,
 }
 
 /// What the coordinator's thread needs.
@@ -365,7 +592,7 @@ impl Talk<'_> {
     /// Everything that is said on the network, until the run is over.
     async fn run(
         &self,
-        queue: mpsc::UnboundedReceiver<Order>,
+        queue: mpsc::UnboundedReceiver<(u64, Order)>,
         leaves: oneshot::Receiver<()>,
         shared: &Shared,
     ) {
@@ -380,6 +607,7 @@ impl Talk<'_> {
             () = give(context, subjects, offer, queue) => {}
             () = announce(client, offer, shared) => {}
             () = hear(client, subjects, shared) => {}
+            () = look_for_gone(client, subjects, shared) => {}
             () = tell_time(client, subjects) => {}
             () = said => {}
             () = goodbye => return,
@@ -395,16 +623,14 @@ async fn give(
     context: &Context,
     subjects: &Subjects,
     offer: &RunOffer,
-    mut queue: mpsc::UnboundedReceiver<Order>,
+    mut queue: mpsc::UnboundedReceiver<(u64, Order)>,
 ) {
-    let mut number = 0;
-    while let Some(order) = queue.recv().await {
+    while let Some((number, order)) = queue.recv().await {
         let is_last = order == Order::Over;
         let numbered = Numbered { run: subjects.run.clone(), number, order };
         let id = format!("{}/order/{number}", subjects.run);
         let message = PublishMessage::build().payload(offer.key.seal(&numbered).into()).message_id(id);
         keep(context, subjects.orders(), message).await;
-        number += 1;
         if is_last {
             return;
         }
@@ -413,14 +639,14 @@ async fn give(
 
 /// Announces the run every second: agents that come later join it, and all see that the coordinator lives.
 async fn announce(client: &Client, offer: &RunOffer, shared: &Shared) {
-    let sealed = offer.announced();
     let mut beat = tokio::time::interval(BEAT);
     loop {
         beat.tick().await;
         let is_connected = client.connection_state() == State::Connected;
         shared.change(|crew| crew.connected(is_connected, now_ns()));
+        let sealed = offer.announced(shared.crew().open());
         // While the server is gone nobody hears it.
-        let _ = client.publish(ANNOUNCED, sealed.clone().into()).await;
+        let _ = client.publish(ANNOUNCED, sealed.into()).await;
     }
 }
 
@@ -429,13 +655,34 @@ async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) {
     loop {
         if let Ok(mut beats) = client.subscribe(subjects.heartbeats()).await {
             while let Some(beat) = beats.next().await {
-                let slot = beat.subject.rsplit('.').next().and_then(|slot| slot.parse().ok());
-                if let Some(slot) = slot {
-                    shared.change(|crew| crew.seen(slot, now_ns()));
+                let mut numbers = beat.subject.rsplit('.');
+                let epoch = numbers.next().and_then(|epoch| epoch.parse().ok());
+                let slot = numbers.next().and_then(|slot| slot.parse().ok());
+                if let Some((slot, epoch)) = slot.zip(epoch) {
+                    shared.change(|crew| crew.seen(slot, epoch, now_ns()));
                 }
             }
         }
         tokio::time::sleep(BEAT / 4).await;
+    }
+}
+
+/// Asks the server about agents that are silent: whether it still has their connections.
+async fn look_for_gone(client: &Client, subjects: &Subjects, shared: &Shared) {
+    let mut beat = tokio::time::interval(BEAT);
+    loop {
+        beat.tick().await;
+        let silent = shared.crew().silent(now_ns());
+        for (slot, epoch) in silent {
+            let asked = client.request(subjects.alive(slot, epoch), Vec::new().into());
+            match tokio::time::timeout(BEAT, asked).await {
+                Ok(Ok(_)) => shared.change(|crew| crew.seen(slot, epoch, now_ns())),
+                Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
+                    shared.change(|crew| crew.gone(slot, epoch));
+                }
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
     }
 }
 
@@ -462,22 +709,23 @@ fn said_onto<'s>(
     let mut pieces = Pieces::default();
     move |message| {
         let Some((slot, what)) = slot_of(&message.subject, subjects) else { return true };
-        match what {
-            "claim" => {
+        let what_of = |word: &str| what.strip_prefix(word)?.strip_prefix('.')?.parse::<u32>().ok();
+        match (what_of("claim"), what_of("answer")) {
+            (Some(epoch), _) => {
                 if let Ok(claim) = serde_json::from_slice(&message.payload) {
-                    shared.change(|crew| crew.claim(slot, claim, now_ns()));
+                    shared.change(|crew| crew.claim(slot, epoch, claim, now_ns()));
                 }
             }
-            "answer" => {
+            (None, Some(epoch)) => {
                 if let Ok(answer) = serde_json::from_slice(&message.payload) {
-                    shared.change(|crew| crew.answered(slot, answer));
+                    shared.change(|crew| crew.answered(slot, epoch, answer));
                 }
             }
-            _ => {
+            (None, None) => {
                 if let Some((load, id, bytes)) = report_of(slot, what, message, &mut pieces) {
                     let part = unpack(&bytes);
                     shared.change(|crew| {
-                        crew.seen(slot, now_ns());
+                        crew.seen(slot, id.epoch, now_ns());
                         match part {
                             Ok(part) => crew.reported(load, id, part),
                             Err(error) => {

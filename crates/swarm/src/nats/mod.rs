@@ -148,24 +148,29 @@ impl Subjects {
         format!("loadlab.{}.kept.slot.>", self.run)
     }
 
-    fn claim(&self, slot: usize) -> String {
-        format!("loadlab.{}.kept.slot.{slot}.claim", self.run)
+    fn claim(&self, slot: usize, epoch: u32) -> String {
+        format!("loadlab.{}.kept.slot.{slot}.claim.{epoch}", self.run)
     }
 
-    fn answer(&self, slot: usize) -> String {
-        format!("loadlab.{}.kept.slot.{slot}.answer", self.run)
+    fn answer(&self, slot: usize, epoch: u32) -> String {
+        format!("loadlab.{}.kept.slot.{slot}.answer.{epoch}", self.run)
     }
 
     fn reports(&self, slot: usize, load: u64, epoch: u32) -> String {
         format!("loadlab.{}.kept.slot.{slot}.report.{load}.{epoch}", self.run)
     }
 
-    fn heartbeat(&self, slot: usize) -> String {
-        format!("loadlab.{}.heartbeat.{slot}", self.run)
+    fn heartbeat(&self, slot: usize, epoch: u32) -> String {
+        format!("loadlab.{}.heartbeat.{slot}.{epoch}", self.run)
     }
 
     fn heartbeats(&self) -> String {
-        format!("loadlab.{}.heartbeat.*", self.run)
+        format!("loadlab.{}.heartbeat.*.*", self.run)
+    }
+
+    /// What an agent answers as long as it lives: the server says at once if nobody would.
+    fn alive(&self, slot: usize, epoch: u32) -> String {
+        format!("loadlab.{}.alive.{slot}.{epoch}", self.run)
     }
 
     fn time(&self) -> String {
@@ -280,10 +285,10 @@ mod tests {
     #[test]
     fn subjects_have_slots() {
         let subjects = Subjects { run: "r1".into() };
-        assert_eq!(slot_of(&subjects.claim(12), &subjects), Some((12, "claim")));
+        assert_eq!(slot_of(&subjects.claim(12, 2), &subjects), Some((12, "claim.2")));
         assert_eq!(slot_of(&subjects.reports(0, 3, 1), &subjects), Some((0, "report.3.1")));
         assert_eq!(slot_of(&subjects.orders(), &subjects), None);
-        assert_eq!(slot_of(&Subjects { run: "r".into() }.claim(1), &subjects), None);
+        assert_eq!(slot_of(&Subjects { run: "r".into() }.claim(1, 0), &subjects), None);
     }
 
     #[test]
