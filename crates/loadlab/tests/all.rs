@@ -38,6 +38,7 @@ mod run_out;
 mod run_program;
 mod run_recipes;
 mod run_record;
+mod run_resume;
 mod run_routes;
 mod run_scalability;
 mod run_secrets;

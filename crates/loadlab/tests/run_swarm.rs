@@ -567,6 +567,35 @@ fn agents_of_a_bench_and_a_search() {
     }
 }
 
+/// A coordinator that was killed: agents leave its run as soon as another with its key is announced, and `resume` makes the
+/// trial again.
+#[test]
+fn a_coordinator_that_was_killed_is_resumed() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    let more = ["--coordinator-key", &key, "--threads", "1"];
+    let agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
+    let url = nats.url();
+    let swarm = ["--swarm", &url, "--slots", "2", "--swarm-key", "key"];
+    let running = lab.start(&counted("  rate: 100\n  duration: 3s\n"), &swarm);
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    running.signal(Signal::KILL);
+    running.end();
+    eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
+    let name = lab.run_name();
+    lab.loadlab(&["resume", &name]).expect(2, &["--swarm nats://… needs --swarm-key FILE"]);
+    let ran = lab.loadlab(&[&["resume", &name][..], &swarm].concat());
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    let requests = &summary["requests"];
+    assert_eq!((&requests["due"], &requests["ok"]), (&300.into(), &300.into()), "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 300.0);
+    assert!(lab.record().dir.join("cut-off/default-1-1/ticks.jsonl").is_file());
+    agents.iter().for_each(|agent| agent.until_told("nothing heard of the coordinator for "));
+}
+
 /// Agents follow the key they were given and no other, serve one run after another, and load only what both the plan
 /// and their own command line allow.
 #[test]

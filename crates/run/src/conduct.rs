@@ -14,7 +14,7 @@ use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::event::RunEvent;
-use crate::manifest::{Record, figures_of_case};
+use crate::manifest::{Kept, Record, figures_of_case};
 use crate::options::RunOptions;
 use crate::result::{RunResult, TrialEnd};
 use crate::site::RunningSystem;
@@ -96,20 +96,32 @@ pub fn conduct(
     let conditions = conditions_of(plan, how)?;
     let allowed = allowed_of(plan, how)?;
     let schedule = plan.schedule();
-    let mut record = Record::begin(plan, how)?;
-    emit(RunEvent::Recording { dir: how.out.clone(), trials: schedule.len() });
+    let (mut record, kept) = match how.resumes {
+        true => Record::resume(plan, how)?,
+        false => (Record::begin(plan, how)?, Kept::new()),
+    };
+    let is_missing = |place: &usize| !kept.contains_key(&schedule[*place]);
+    let missing: Vec<usize> = (0..schedule.len()).filter(is_missing).collect();
+    emit(RunEvent::Recording { dir: how.out.clone(), trials: missing.len() });
+    if how.resumes {
+        let (there, all) = (schedule.len() - missing.len(), schedule.len());
+        emit(RunEvent::Note(format!("{there} of {all} trials are there; the others are made now")));
+    }
 
     let mut site = match prepare(plan, how, &mut record, cancel, emit) {
         Ok(site) => site,
-        Err(error) => return Err(never_began(&mut record, schedule.first(), error, cancel)),
+        Err(error) => {
+            let first = missing.first().map(|place| &schedule[*place]);
+            return Err(never_began(&mut record, first, error, cancel));
+        }
     };
-    let mut course =
-        Conductor { plan, how, conditions, allowed, record, cancel, emit, done: Done::default() };
-    for place in 0..schedule.len() {
+    let done = Done::before(plan, &schedule, kept);
+    let mut course = Conductor { plan, how, conditions, allowed, record, cancel, emit, done };
+    for (number, place) in missing.iter().enumerate() {
         if cancel.is_cancelled() || course.done.is_record_lost {
             break;
         }
-        course.trial(&mut site, &schedule, place);
+        course.trial(&mut site, &schedule, *place, missing.get(number + 1).copied());
     }
     Ok(course.end(site))
 }
@@ -241,9 +253,29 @@ struct GivenUp {
     exit: Exit,
 }
 
+impl Done {
+    /// What was there before, in the order in which it was made.
+    fn before(plan: &Plan, schedule: &[(usize, u32)], mut kept: Kept) -> Done {
+        let mut done = Done::default();
+        for (case, trial) in schedule {
+            let Some(summary) = kept.remove(&(*case, *trial)) else { continue };
+            done.exits.push(Exit::of_summary(&summary));
+            let (case, summary) = (plan.cases()[*case].name.clone(), Some(summary));
+            done.trials.push(TrialEnd { case, trial: *trial, summary, failure: None });
+        }
+        done
+    }
+}
+
 impl Conductor<'_> {
     /// One trial, from its folder to the end of everything that lived for it.
-    fn trial(&mut self, site: &mut RunningSystem, schedule: &[(usize, u32)], place: usize) {
+    fn trial(
+        &mut self,
+        site: &mut RunningSystem,
+        schedule: &[(usize, u32)],
+        place: usize,
+        next: Option<usize>,
+    ) {
         let (index, number) = schedule[place];
         let case = &self.plan.cases()[index];
         let event = RunEvent::TrialStarted {
@@ -294,7 +326,7 @@ impl Conductor<'_> {
             }
         };
         let is_last = self.cancel.is_cancelled() || state.unwritten().is_some();
-        let next = schedule.get(place + 1).map(|(case, _)| *case).filter(|_| !is_last);
+        let next = next.map(|place| schedule[place].0).filter(|_| !is_last);
         let failed = outcome.failure.is_some();
         outcome.and_then(site.end_trial(next, failed, &state));
         state.notices(&site.notices, self.emit);

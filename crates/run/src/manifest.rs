@@ -1,5 +1,6 @@
 //! The run's manifest: the resolved plan, written when the run begins and again when it ends.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use loadlab_plan::{self as plan, Case, Plan};
@@ -8,12 +9,17 @@ use loadlab_record::manifest::{
     CaseFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, SearchFacts,
 };
 use loadlab_record::store::{
-    RECORD_VERSION, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
+    RECORD_VERSION, Resumed, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
+    read_summaries, resume,
 };
+use loadlab_record::summary::{Ended, Summary};
 
 use crate::host;
 use crate::options::RunOptions;
 use crate::site::Builds;
+
+/// Summaries of trials that are there already, by case and number.
+pub type Kept = BTreeMap<(usize, u32), Summary>;
 
 /// A record in progress: its writer, and its manifest.
 pub struct Record {
@@ -37,6 +43,21 @@ impl Record {
         let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
         Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
+    }
+
+    /// The record of a run that was cut off, to go on with. Returns the summaries of trials that were complete, by case and
+    /// number; what the others left is moved aside.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub fn resume(plan: &Plan, how: &RunOptions) -> Result<(Record, Kept), StoreError> {
+        let is_complete = |summary: &Summary| matches!(summary.ended, Ended::Complete | Ended::Stopped);
+        let began = read_summaries(&how.out)?.manifest.started;
+        let Resumed { writer, kept } = resume(&how.out, &how.secrets, is_complete)?;
+        let manifest = Manifest { started: began, ..manifest_of(plan, how) };
+        writer.manifest(&manifest)?;
+        let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
+        Ok((Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() }, kept))
     }
 
     /// The record of a search: its levels become its cases as they are measured.
@@ -114,9 +135,13 @@ impl Record {
     }
 }
 
-fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
+/// SHA-256 of a plan's text, hexadecimal, as records have it.
+pub fn plan_sha256(text: &str) -> String {
     use sha2::{Digest, Sha256};
-    let digest = Sha256::digest(how.plan_text.as_bytes());
+    Sha256::digest(text.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
     let cases = plan.cases();
     let dirs = case_dir_names(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
     let components = cases.iter().flat_map(|c| &c.system.components);
@@ -128,7 +153,7 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         name: plan.name.clone(),
         plan_path: plan.path.clone(),
         plan_text: plan.shown_text.clone(),
-        plan_sha256: digest.iter().map(|b| format!("{b:02x}")).collect(),
+        plan_sha256: plan_sha256(&how.plan_text),
         options: how.options.clone(),
         started: host::rfc3339_now(),
         ended: None,

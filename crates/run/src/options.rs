@@ -36,8 +36,10 @@ pub struct RunOptions {
     pub plan_text: String,
     /// Options as given, for the record.
     pub options: Vec<String>,
-    /// The record's folder; must be empty or not exist.
+    /// The record's folder; must be empty or not exist, unless the run is resumed.
     pub out: PathBuf,
+    /// The record is there, of the same plan with the same options: only trials that it lacks are made.
+    pub resumes: bool,
     /// This program, which serves as guardian when started with [`RunOptions::guardian_arg`].
     pub exe: PathBuf,
     /// See [`RunOptions::exe`].

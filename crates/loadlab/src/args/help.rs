@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 
 /// Commands by what they are for, in the order of the help.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("Run a load", &["init", "check", "bench", "run", "find", "agent"]),
+    ("Run a load", &["init", "check", "bench", "run", "resume", "find", "agent"]),
     ("Look at results", &["show", "report", "compare", "list", "baseline"]),
     ("Prepare and clean", &["clean", "demo", "schema", "completions", "man", "licenses", "help"]),
 ];

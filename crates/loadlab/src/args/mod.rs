@@ -59,6 +59,10 @@ pub enum Command {
     /// Brings the plan's system up, loads it, watches it and takes it down, for every case, and leaves a record and a
     /// report.
     Run(Box<RunArgs>),
+    /// Go on with a run that was cut off
+    ///
+    /// Makes the trials that its record lacks, of the same plan with the same options.
+    Resume(Box<ResumeArgs>),
     /// Find the most users, or the highest rate, that meets expectations
     Find(Box<FindArgs>),
     /// Show a run on the terminal, or one of its cases
@@ -137,7 +141,7 @@ pub struct PlanChoice {
 }
 
 /// The live page.
-#[derive(Debug, Arguments)]
+#[derive(Clone, Debug, Arguments)]
 pub struct UiArgs {
     /// Show progress live in the browser
     ///
@@ -199,11 +203,40 @@ pub struct RunArgs {
 
 #[cfg(feature = "swarm")]
 mod swarming;
+/// Options of `loadlab resume`.
+#[derive(Debug, Arguments)]
+#[command(after_help = "Example:\n  loadlab resume loadlab-runs/shop-20261125-101500")]
+pub struct ResumeArgs {
+    /// The run's folder
+    pub run: PathBuf,
+    /// The plan file, if it is no longer where it was; its text must be the same
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<PathBuf>,
+    /// A value of the first command line that the record does not keep, since it has a secret; may be repeated
+    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// Print the results as one JSON document
+    #[arg(long, help_heading = "Result")]
+    pub json: bool,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+    /// Write expectations as JUnit XML to this file
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub metrics: MetricArgs,
+    #[command(flatten)]
+    pub ui: UiArgs,
+    #[cfg(feature = "swarm")]
+    #[command(flatten)]
+    pub swarm: SwarmArgs,
+}
+
 #[cfg(feature = "swarm")]
 pub use swarming::{AgentArgs, LostAgentArg, SwarmArgs, SwarmPlace};
 
 /// How progress is shown.
-#[derive(Debug, Arguments)]
+#[derive(Clone, Debug, Arguments)]
 #[command(next_help_heading = "Result")]
 pub struct ProgressArgs {
     /// Suppress progress output
@@ -215,7 +248,7 @@ pub struct ProgressArgs {
 }
 
 /// Metrics for other programs.
-#[derive(Debug, Arguments)]
+#[derive(Clone, Debug, Arguments)]
 #[command(next_help_heading = "Metrics")]
 pub struct MetricArgs {
     /// Serve metrics as Prometheus text on this address while it runs, such as 127.0.0.1:9464

@@ -45,7 +45,7 @@ pub enum LostAgentArg {
 }
 
 /// Loads that agents send.
-#[derive(Debug, Default, Arguments)]
+#[derive(Clone, Debug, Default, Arguments)]
 #[command(next_help_heading = "Swarm")]
 pub struct SwarmArgs {
     /// Have agents send the loads: N on this machine, or those that a NATS server connects

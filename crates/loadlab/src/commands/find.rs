@@ -245,6 +245,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         plan_text: read.text.clone(),
         options,
         out: args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}"))),
+        resumes: false,
         exe,
         guardian_arg: GUARDIAN.to_owned(),
         allow_hosts: args.allow_host.clone(),

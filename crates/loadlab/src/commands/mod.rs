@@ -13,6 +13,7 @@ pub mod find;
 pub mod history;
 pub mod init;
 pub mod report;
+pub mod resume;
 pub mod run;
 pub mod saved;
 #[cfg(feature = "swarm")]

@@ -34,6 +34,11 @@ pub fn command(args: &RunArgs) -> Ended {
         output::print(&check::describe(&read.plan));
         return Ended::with(Exit::Ok);
     }
+    perform(args, &read, None)
+}
+
+/// Runs a plan that was read; `recorded` are the options of the run's record, if there is one to go on with.
+pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&[String]>) -> Ended {
     let metrics = match args.metrics.wanted() {
         Ok(metrics) => metrics,
         Err(message) => return Ended::error(Exit::BadPlan, message),
@@ -44,10 +49,13 @@ pub fn command(args: &RunArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    let mut how = match how_of(args, &read) {
+    let mut how = match how_of(args, read) {
         Ok(how) => how,
         Err(ended) => return ended,
     };
+    if let Some(options) = recorded {
+        (how.resumes, how.options) = (true, options.to_vec());
+    }
     resident::leave_start_behind();
     for remark in &read.plan.notes {
         note(remark);
@@ -59,7 +67,7 @@ pub fn command(args: &RunArgs) -> Ended {
     #[cfg(feature = "swarm")]
     {
         let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
-        match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
+        match senders::of(&args.swarm, read, reached, args.progress.quiet, &cancel) {
             Ok(senders) => how.senders = senders,
             Err(ended) => return ended,
         }
@@ -70,7 +78,7 @@ pub fn command(args: &RunArgs) -> Ended {
             Ok(view) => view,
             Err(ended) => return ended,
         };
-    view.remarks(fitness(&read, how.threads));
+    view.remarks(fitness(read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     // Agents may leave.
     how.senders = None;
@@ -119,6 +127,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         plan_text: read.text.clone(),
         options,
         out: args.out.clone().unwrap_or_else(|| default_out(&read.plan.name)),
+        resumes: false,
         exe,
         guardian_arg: GUARDIAN.to_owned(),
         allow_hosts: args.allow_host.clone(),

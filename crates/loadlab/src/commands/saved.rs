@@ -104,6 +104,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
         plan_text: read.text.clone(),
         options,
         out: args.out.clone().unwrap_or_else(|| default_out("bench")),
+        resumes: false,
         exe,
         guardian_arg: GUARDIAN.to_owned(),
         allow_hosts: args.allow_host.clone(),

@@ -6,6 +6,7 @@
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
 //!                         /ids.jsonl if the plan checks what is lost
 //!                         /logs/COMPONENT.{out,err}
+//!        /cut-off/CASE-TRIAL-N           what trials left that were made again when the run was resumed
 //! ```
 //!
 //! Files that grow are opened for appending, and each append reaches the kernel in one write: a writer killed at any
@@ -18,11 +19,13 @@
 mod error;
 mod names;
 mod read;
+mod resume;
 mod write;
 
 pub use error::StoreError;
 pub use names::{case_dir_name, case_dir_names};
 pub use read::{CaseRecord, RunRecord, TrialRecord, read_run, read_run_with, read_summaries};
+pub use resume::{Resumed, resume};
 pub use write::{RunWriter, TrialWriter};
 
 /// Version of the format of a run directory, in [`crate::manifest::Manifest::record`].

@@ -65,6 +65,11 @@ impl RunWriter {
         Ok(writer)
     }
 
+    /// Writes on in a directory that is there.
+    pub(super) fn of_existing(dir: &Path, secrets: &Secrets) -> RunWriter {
+        RunWriter { dir: dir.to_owned(), secrets: secrets.clone() }
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir

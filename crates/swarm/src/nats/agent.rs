@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use super::{ANNOUNCED, BEAT, HEADER_BYTES, REPORT, Server, Subjects, SwarmError}
 use super::{context_of, follow, keep, runtime};
 use crate::block::{pack_counted, pack_ended};
 use crate::clock::{Bounds, Exchange};
+use crate::crew::LOST_NS;
 use crate::message::{
     Announcement, Answer, Claim, Clock, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION,
 };
@@ -194,6 +195,7 @@ impl Agent<'_> {
         let crew = Arc::new(Under {
             clock: Mutex::new(Bounds::default()),
             heard_ns: AtomicU64::new(now_ns()),
+            is_left: AtomicBool::new(false),
             loads: Mutex::new(BTreeMap::new()),
         });
         let mut work = Work {
@@ -216,11 +218,9 @@ impl Agent<'_> {
             () = self.ask_time(subjects, &crew) => {}
             () = self.listen(subjects, &crew) => {}
             () = dead_man(&crew) => {
-                (self.tell)(&format!(
-                    "run {}: nothing heard of the coordinator for {} s, so nothing more is sent",
-                    subjects.run,
-                    DEAD_MAN_NS / 1_000_000_000
-                ));
+                let s = crew.silent_ns() / 1_000_000_000;
+                let text = format!("nothing heard of the coordinator for {s} s, so nothing more is sent");
+                (self.tell)(&format!("run {}: {text}", subjects.run));
             }
         }
         crew.abort_all();
@@ -304,8 +304,10 @@ impl Agent<'_> {
             if let Ok(mut announced) = self.client.subscribe(ANNOUNCED).await {
                 while let Some(message) = announced.next().await {
                     let opened = self.options.coordinator.open::<Announcement>(&message.payload);
-                    if opened.is_ok_and(|announcement| announcement.run == subjects.run) {
-                        under.heard();
+                    match opened {
+                        Ok(announcement) if announcement.run == subjects.run => under.heard(),
+                        Ok(_) if under.silent_ns() > LOST_NS => under.is_left.store(true, Ordering::Relaxed),
+                        _ => {}
                     }
                 }
             }
@@ -314,9 +316,9 @@ impl Agent<'_> {
     }
 }
 
-/// Ends when nothing was heard of the coordinator for too long.
+/// Ends when nothing was heard of the coordinator for too long, or when another with its key has begun a run.
 async fn dead_man(under: &Under) {
-    while now_ns().saturating_sub(under.heard_ns.load(Ordering::Relaxed)) < DEAD_MAN_NS {
+    while under.silent_ns() < DEAD_MAN_NS && !under.is_left.load(Ordering::Relaxed) {
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -326,6 +328,8 @@ struct Under {
     clock: Mutex<Bounds>,
     /// When the coordinator was last heard of.
     heard_ns: AtomicU64,
+    /// It is silent, and another run with its key is announced.
+    is_left: AtomicBool,
     /// Loads under way, by number.
     loads: Mutex<BTreeMap<u64, Arc<Load>>>,
 }
@@ -340,6 +344,10 @@ struct Load {
 }
 
 impl Under {
+    fn silent_ns(&self) -> u64 {
+        now_ns().saturating_sub(self.heard_ns.load(Ordering::Relaxed))
+    }
+
     fn heard(&self) {
         self.heard_ns.fetch_max(now_ns(), Ordering::Relaxed);
     }

@@ -1,0 +1,106 @@
+//! `loadlab resume`: the record of a run that was cut off → the trials that it lacks.
+
+use std::path::Path;
+
+use loadlab_analysis::Exit;
+use loadlab_record::manifest::Manifest;
+use loadlab_record::secrets::MASK;
+use loadlab_record::store::read_summaries;
+use loadlab_run::plan_sha256;
+use loadlab_system::ProcessId;
+
+use super::check;
+use super::run;
+use crate::args::{self, Command, ResumeArgs, RunArgs};
+use crate::exit::Ended;
+
+/// Runs it.
+pub fn command(args: &ResumeArgs) -> Ended {
+    let manifest = match read_summaries(&args.run) {
+        Ok(record) => record.manifest,
+        Err(error) => return Ended::error(Exit::BadPlan, error),
+    };
+    let wrong = |why: String| Ended::error(Exit::BadPlan, format!("{}: {why}", args.run.display()));
+    if let Some(why) = not_resumed(&manifest) {
+        return wrong(why);
+    }
+    let run_args = match run_args(args, &manifest) {
+        Ok(run_args) => run_args,
+        Err(why) => return wrong(why),
+    };
+    let read = match check::read_plan(&run_args.plan) {
+        Ok(read) => read,
+        Err(ended) => return ended,
+    };
+    let is_same = read.plan.cases().iter().map(|case| &case.name).eq(manifest.cases.iter().map(|c| &c.name));
+    if plan_sha256(&read.text) != manifest.plan_sha256 || !is_same || read.plan.trials != manifest.trials {
+        let plan = run_args.plan.plan.display();
+        let hint = "a changed plan is another experiment: `loadlab run` makes a record of it";
+        return wrong(format!("{plan} is not what it was when the run began\nhint: {hint}"));
+    }
+    run::perform(&run_args, &read, Some(&manifest.options))
+}
+
+/// Why there is nothing to go on with, in words.
+fn not_resumed(manifest: &Manifest) -> Option<String> {
+    let writer = ProcessId { pid: manifest.writer.pid, start_ticks: manifest.writer.start_ticks };
+    if writer.is_alive() && writer != ProcessId::own() {
+        return Some(format!("the run goes on: process {} writes it", writer.pid));
+    }
+    if manifest.search.is_some() {
+        return Some(
+            "a search chooses each level by the ones before: `loadlab find` begins again".to_owned(),
+        );
+    }
+    if !Path::new(&manifest.plan_path).is_file() && manifest.plan_path == "bench" {
+        return Some("its plan was made of options: `loadlab bench` begins again".to_owned());
+    }
+    None
+}
+
+/// The command line that the run was begun with, with what is different this time.
+fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
+    let plan = args.plan.clone().unwrap_or_else(|| manifest.plan_path.clone().into());
+    if !plan.is_file() {
+        return Err(format!(
+            "the plan {} is not there\nhint: its path is relative to the folder where the run was begun; --plan says where \
+             it is",
+            plan.display()
+        ));
+    }
+    let mut words = vec!["loadlab".into(), "run".into(), plan.into_os_string()];
+    for option in &manifest.options {
+        let (name, value) = option.split_once(' ').unwrap_or((option, ""));
+        let is_given =
+            |(path, _): &(String, String)| value.strip_prefix(path).is_some_and(|v| v.starts_with('='));
+        if name == "--set" && args.set.iter().any(is_given) {
+            continue;
+        }
+        if value.contains(MASK) {
+            return Err(format!(
+                "the record does not keep the secret in `{option}`\nhint: give the value again, with --set"
+            ));
+        }
+        words.extend([name.into(), value.into()]);
+    }
+    let parsed = args::parse_from(words).map_err(|error| {
+        format!(
+            "the options of its record are not understood: {}",
+            error.to_string().lines().next().unwrap_or_default()
+        )
+    })?;
+    let Command::Run(mut run) = parsed.command else {
+        return Err("its record is not that of a run".to_owned());
+    };
+    run.plan.choice.set.extend(args.set.iter().cloned());
+    run.out = Some(args.run.clone());
+    (run.json, run.junit) = (args.json, args.junit.clone());
+    run.progress = args.progress.clone();
+    run.metrics = args.metrics.clone();
+    run.ui = args.ui.clone();
+    #[cfg(feature = "swarm")]
+    if args.swarm.swarm.is_some() {
+        run.swarm = args.swarm.clone();
+    }
+    Ok(*run)
+}

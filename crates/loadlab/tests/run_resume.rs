@@ -1,0 +1,70 @@
+//! `loadlab resume`: a run that was killed goes on where it was.
+
+use rustix::process::Signal;
+
+use crate::run_support::{Lab, component, eventually, plan};
+
+/// Two cases; the second takes long enough to be killed.
+fn two(duration: &str) -> String {
+    let load = "load:\n  users: 1\n  duration: ${case.long}\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let cases = format!("matrix: [{{ name: short, long: 300ms }}, {{ name: long, long: {duration} }}]\n");
+    plan(&[component("web", "", &[])], &format!("{load}{cases}"))
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on() {
+    let lab = Lab::new();
+    let text = two("2s");
+    let running = lab.start(&text, &["--trials", "2"]);
+    let record = lab.record();
+    let ticks = record.trial("long", 1).join("ticks.jsonl");
+    eventually("a second of the second case", || {
+        std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty())
+    });
+    let name = lab.run_name();
+    lab.loadlab(&["resume", &name]).expect(2, &["the run goes on: process "]);
+    running.signal(Signal::KILL);
+    running.end();
+    eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
+    let summary = |case: &str, trial: u32| std::fs::read(record.trial(case, trial).join("summary.json")).ok();
+    let made: Vec<(&str, u32)> = [("short", 1), ("short", 2), ("long", 1), ("long", 2)].into();
+    let before: Vec<_> = made.iter().map(|(case, trial)| summary(case, *trial)).collect();
+    assert!(
+        before[0].is_some() && before[2].is_none(),
+        "the first trial was made, and that of the second case not"
+    );
+    let started = record.manifest()["started"].clone();
+
+    let changed = text.replace("users: 1", "users: 2");
+    lab.file("plan.yaml", &changed);
+    lab.loadlab(&["resume", &name]).expect(2, &["plan.yaml is not what it was when the run began"]);
+    std::fs::remove_file(lab.path().join("plan.yaml")).expect("it is there");
+    lab.loadlab(&["resume", &name]).expect(2, &["the plan plan.yaml is not there", "--plan says where"]);
+    lab.file("moved.yaml", &text);
+    let ran = lab.loadlab(&["resume", &name, "--plan", "moved.yaml"]);
+    let there = before.iter().filter(|summary| summary.is_some()).count();
+    ran.expect(0, &[&format!("{there} of 4 trials are there; the others are made now")]);
+    for ((case, trial), before) in made.iter().zip(&before) {
+        let now = summary(case, *trial).expect("it was made");
+        assert!(before.as_ref().is_none_or(|before| *before == now), "{case}, trial {trial}");
+    }
+    let manifest = record.manifest();
+    assert_eq!((&manifest["how"], &manifest["started"]), (&"complete".into(), &started));
+    assert!(manifest["options"].to_string().contains("--trials 2"), "{manifest:#}");
+    // What the trial had written that was killed is kept, and no part of the results.
+    assert!(record.dir.join("cut-off/long-1-1/ticks.jsonl").is_file());
+    let shown = lab.loadlab(&["show", &name]);
+    shown.expect(0, &[]);
+    assert!(shown.out.contains("2 trials each") && !shown.out.contains("not a case"), "{}", shown.out);
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+    // There is nothing left to do.
+    lab.loadlab(&["resume", &name, "--plan", "moved.yaml"]).expect(0, &["4 of 4 trials are there"]);
+}
+
+#[test]
+fn what_is_not_a_run_is_not_resumed() {
+    let lab = Lab::new();
+    lab.loadlab(&["resume", "nowhere"]).expect(2, &["cannot read `nowhere`"]);
+    std::fs::create_dir(lab.path().join("empty")).expect("a folder can be made");
+    lab.loadlab(&["resume", "empty"]).expect(2, &["it has no manifest.json"]);
+}

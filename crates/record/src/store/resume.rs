@@ -1,0 +1,58 @@
+//! Going on with a run that was cut off: its record is kept, and written on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::write::RunWriter;
+use super::{CASES, RunRecord, StoreError, read_summaries};
+use crate::secrets::Secrets;
+use crate::summary::Summary;
+
+/// The folder for what trials left that are made again. Readers do not look into it.
+const CUT_OFF: &str = "cut-off";
+
+/// A record that is written on.
+#[derive(Debug)]
+pub struct Resumed {
+    /// Its writer.
+    pub writer: RunWriter,
+    /// The summaries of trials that are kept, by case and number.
+    pub kept: BTreeMap<(usize, u32), Summary>,
+}
+
+impl RunRecord {
+    /// The summary of a trial, by the place of its case, that `keeps` accepts.
+    fn kept(&self, keeps: impl Fn(&Summary) -> bool) -> BTreeMap<(usize, u32), Summary> {
+        let all = self.cases.iter().enumerate().flat_map(|(place, case)| {
+            case.trials.iter().filter_map(move |trial| Some(((place, trial.number), trial.summary.clone()?)))
+        });
+        all.filter(|(_, summary)| keeps(summary)).collect()
+    }
+}
+
+/// Opens a record to write on. Trials whose summary `keeps` refuses, and those without one, are made again: what they left
+/// is moved aside, into a folder of the record.
+///
+/// # Errors
+/// Those of [`read_summaries`]; [`StoreError::Write`] if something cannot be moved.
+pub fn resume(
+    dir: &Path,
+    secrets: &Secrets,
+    keeps: impl Fn(&Summary) -> bool,
+) -> Result<Resumed, StoreError> {
+    let record = read_summaries(dir)?;
+    let kept = record.kept(keeps);
+    for (place, case) in record.cases.iter().enumerate() {
+        for trial in case.trials.iter().filter(|trial| !kept.contains_key(&(place, trial.number))) {
+            let from = dir.join(CASES).join(&case.facts.dir).join(trial.number.to_string());
+            let aside = dir.join(CUT_OFF);
+            fs::create_dir_all(&aside).map_err(|error| StoreError::write("create", &aside, error))?;
+            let names = (1..).map(|n| aside.join(format!("{}-{}-{n}", case.facts.dir, trial.number)));
+            let free = names.into_iter().find(|name| !name.exists());
+            let onto = free.unwrap_or_else(|| aside.join("more"));
+            fs::rename(&from, &onto).map_err(|error| StoreError::write("move", &from, error))?;
+        }
+    }
+    Ok(Resumed { writer: RunWriter::of_existing(dir, secrets), kept })
+}
