@@ -169,8 +169,9 @@ fn merged(spec: &LoadSpec, threads: &[usize], seed: u64) -> (Vec<Second>, Outcom
     });
     let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };
     let mut seconds = Vec::new();
-    let outcome =
-        merge(spec, origin, threads.len(), &mut in_some_order, &mut |event| keep(event, &mut seconds));
+    let outcome = merge(spec, origin, threads.len(), &mut |_| in_some_order.next(), &mut |event| {
+        keep(event, &mut seconds)
+    });
     (seconds, outcome)
 }
 

@@ -85,26 +85,37 @@ impl Compact for Histogram {
     }
 
     fn read_from(bytes: &mut &[u8]) -> Result<Histogram> {
-        let count = read_number(bytes)?;
-        if count == 0 {
-            return Ok(Histogram::new());
-        }
-        let (low, high) = (read_number(bytes)?, read_number(bytes)?);
-        let sum_ns = u128::from(high) << 64 | u128::from(low);
-        let (min_ns, max_ns) = (read_number(bytes)?, read_number(bytes)?);
-        let (mut left, mut index, mut counts) = (count, 0usize, Vec::new());
-        while left > 0 {
-            let step = usize::try_from(read_number(bytes)?).map_err(|_| Damaged)?;
-            let n = read_number(bytes)?;
-            if n == 0 || step == 0 && !counts.is_empty() {
-                return Err(Damaged);
-            }
-            index = index.checked_add(step).ok_or(Damaged)?;
-            left = left.checked_sub(n).ok_or(Damaged)?;
-            counts.push((index, n));
-        }
-        Histogram::from_counts(&counts, sum_ns, (min_ns, max_ns)).ok_or(Damaged)
+        let mut histogram = Histogram::new();
+        read_into(&mut histogram, bytes)?;
+        Ok(histogram)
     }
+}
+
+/// Takes a histogram from the front, in place of what another held: its memory is used again.
+///
+/// # Errors
+/// There is none; the other is then empty.
+pub fn read_into(histogram: &mut Histogram, bytes: &mut &[u8]) -> Result<()> {
+    histogram.clear();
+    let count = read_number(bytes)?;
+    if count == 0 {
+        return Ok(());
+    }
+    let (low, high) = (read_number(bytes)?, read_number(bytes)?);
+    let sum_ns = u128::from(high) << 64 | u128::from(low);
+    let (min_ns, max_ns) = (read_number(bytes)?, read_number(bytes)?);
+    let (mut left, mut index, mut counts) = (count, 0usize, Vec::new());
+    while left > 0 {
+        let step = usize::try_from(read_number(bytes)?).map_err(|_| Damaged)?;
+        let n = read_number(bytes)?;
+        if n == 0 || step == 0 && !counts.is_empty() {
+            return Err(Damaged);
+        }
+        index = index.checked_add(step).ok_or(Damaged)?;
+        left = left.checked_sub(n).ok_or(Damaged)?;
+        counts.push((index, n));
+    }
+    histogram.set_counts(&counts, sum_ns, (min_ns, max_ns)).ok_or(Damaged)
 }
 
 impl Compact for Numbers {

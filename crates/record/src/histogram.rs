@@ -217,23 +217,28 @@ impl Histogram {
         range.filter(|&i| self.counts[i] != 0).map(|i| (i, self.counts[i]))
     }
 
-    /// From these, the sum, and the extremes; `None` if they contradict one another.
-    pub(crate) fn from_counts(
+    /// Becomes what these, the sum, and the extremes say; `None`, and empty, if they contradict one another.
+    pub(crate) fn set_counts(
+        &mut self,
         counts: &[(usize, u64)],
         sum_ns: u128,
         (min_ns, max_ns): (u64, u64),
-    ) -> Option<Histogram> {
+    ) -> Option<()> {
+        self.clear();
         let ends = (counts.first()?.0, counts.last()?.0);
         if min_ns > max_ns || ends != (index_of(min_ns), index_of(max_ns)) {
             return None;
         }
-        let mut histogram = Histogram { sum_ns, min_ns, max_ns, ..Histogram::new() };
-        for (index, count) in counts {
-            *histogram.counts.get_mut(*index)? += count;
-            histogram.count = histogram.count.checked_add(*count)?;
+        let all = counts.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count))?;
+        let times = |ns: u64| u128::from(ns) * u128::from(all);
+        let is_ordered = counts.is_sorted_by_key(|(index, _)| *index);
+        if !is_ordered || !(times(min_ns)..=times(max_ns)).contains(&sum_ns) {
+            return None;
         }
-        let times = |ns: u64| u128::from(ns) * u128::from(histogram.count);
-        (times(min_ns)..=times(max_ns)).contains(&sum_ns).then_some(histogram)
+        // Within the ends, which exist.
+        counts.iter().for_each(|(index, count)| self.counts[*index] += count);
+        (self.count, self.sum_ns, self.min_ns, self.max_ns) = (all, sum_ns, min_ns, max_ns);
+        Some(())
     }
 }
 

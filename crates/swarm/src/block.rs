@@ -9,7 +9,7 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use loadlab_load::measure::batch::{Batch, Gaps, Ids, Sizes};
 use loadlab_load::run::{Part, PartEnd, Stopped, WorkerEnd};
-use loadlab_record::compact::{self, Compact, Damaged, read_number, write_number};
+use loadlab_record::compact::{self, Compact, Damaged, read_into, read_number, write_number};
 use loadlab_record::dependence::InOrder;
 use loadlab_record::example::Example;
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
@@ -131,25 +131,96 @@ fn packed(head: &Head, body: &[u8]) -> Vec<u8> {
     packed.finish().expect("memory")
 }
 
+/// A block whose histograms are still to be read: a thousand of them are small, which so many batches are not.
+pub struct Block {
+    head: Head,
+    body: Vec<u8>,
+}
+
+/// What of a block is needed before its turn comes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// See [`Batch::until_ns`].
+    pub until_ns: u64,
+    /// See [`Batch::in_flight`].
+    pub in_flight: u64,
+    /// See [`Batch::window_to_ns`].
+    pub window_to_ns: u64,
+    /// See [`Batch::gaps`].
+    pub gaps: Gaps,
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Block").field("known", &self.known()).finish_non_exhaustive()
+    }
+}
+
+impl Block {
+    /// From bytes.
+    ///
+    /// # Errors
+    /// They are not what [`pack`] made.
+    pub fn open(packed: &[u8]) -> Result<Block, BlockError> {
+        let mut bytes = Vec::new();
+        let mut decoder = DeflateDecoder::new(packed).take(MOST_BYTES + 1);
+        decoder.read_to_end(&mut bytes).map_err(BlockError::Packed)?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(BlockError::Damaged);
+        }
+        let mut rest = bytes.as_slice();
+        let length = usize::try_from(read_number(&mut rest)?).map_err(|_| Damaged)?;
+        let (head, body) = rest.split_at_checked(length).ok_or(Damaged)?;
+        Ok(Block { head: serde_json::from_slice(head)?, body: body.to_vec() })
+    }
+
+    /// Of a part whose agent was lost: nothing but what was under way, which stays in flight for ever.
+    pub fn cut_off(at: Known) -> Block {
+        let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
+        (batch.from_ns, batch.until_ns) = (at.until_ns, at.until_ns);
+        (batch.window_to_ns, batch.gaps) = (at.window_to_ns, at.gaps);
+        batch.counts.in_flight = at.in_flight;
+        let mut body = Vec::new();
+        write_histograms(&batch, &mut body);
+        Block { head: Head::Counted(Box::new(counted(&batch))), body }
+    }
+
+    /// Of a part that ends without a word.
+    pub fn end() -> Block {
+        Block { head: Head::Ended(Box::new(ended(&PartEnd::default()))), body: Vec::new() }
+    }
+
+    /// What is known of a second; `None` if this is the end of a part.
+    pub fn known(&self) -> Option<Known> {
+        let Head::Counted(head) = &self.head else { return None };
+        Some(Known {
+            until_ns: head.until_ns,
+            in_flight: head.in_flight,
+            window_to_ns: head.window_to_ns.unwrap_or(u64::MAX),
+            gaps: gaps_of(head.gaps),
+        })
+    }
+
+    /// All of it. A batch that is no longer needed lends its memory.
+    ///
+    /// # Errors
+    /// The histograms are damaged.
+    pub fn into_part(self, used: Option<Box<Batch>>) -> Result<Part, BlockError> {
+        let mut body = self.body.as_slice();
+        let part = match self.head {
+            Head::Counted(head) => Part::Counted(batch_of(*head, &mut body, used)?),
+            Head::Ended(head) => Part::Ended(Box::new(end_of(*head)?)),
+        };
+        if body.is_empty() { Ok(part) } else { Err(BlockError::Damaged) }
+    }
+}
+
 /// The same from bytes.
 ///
 /// # Errors
 /// They are not what [`pack`] made.
 pub fn unpack(packed: &[u8]) -> Result<Part, BlockError> {
-    let mut bytes = Vec::new();
-    let mut decoder = DeflateDecoder::new(packed).take(MOST_BYTES + 1);
-    decoder.read_to_end(&mut bytes).map_err(BlockError::Packed)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(BlockError::Damaged);
-    }
-    let mut rest = bytes.as_slice();
-    let length = usize::try_from(read_number(&mut rest)?).map_err(|_| Damaged)?;
-    let (head, mut body) = rest.split_at_checked(length).ok_or(Damaged)?;
-    let part = match serde_json::from_slice(head)? {
-        Head::Counted(head) => Part::Counted(Box::new(batch_of(*head, &mut body)?)),
-        Head::Ended(head) => Part::Ended(Box::new(end_of(*head)?)),
-    };
-    if body.is_empty() { Ok(part) } else { Err(BlockError::Damaged) }
+    Block::open(packed)?.into_part(None)
 }
 
 fn counted(batch: &Batch) -> Counted {
@@ -180,40 +251,33 @@ fn counted(batch: &Batch) -> Counted {
     }
 }
 
-fn batch_of(head: Counted, body: &mut &[u8]) -> Result<Batch, BlockError> {
+fn batch_of(head: Counted, body: &mut &[u8], used: Option<Box<Batch>>) -> Result<Box<Batch>, BlockError> {
     if head.by_tag.len() > MOST_SERIES || head.numbers > MOST_SERIES {
         return Err(BlockError::Damaged);
     }
+    let fits = |batch: &Batch| {
+        (batch.by_tag.len(), batch.numbers.len(), batch.before.is_some())
+            == (head.by_tag.len(), head.numbers, head.has_before)
+    };
     let sizes = Sizes { worker: 0, tags: head.by_tag.len(), numbers: head.numbers, warmup: head.has_before };
-    let mut batch = Batch::new(sizes);
+    let mut batch = used.filter(|batch| fits(batch)).unwrap_or_else(|| Box::new(Batch::new(sizes)));
+    batch.clear();
     for (status, n) in head.statuses {
         *batch.statuses.get_mut(usize::from(status)).ok_or(Damaged)? = n;
     }
     batch.by_tag.iter_mut().zip(head.by_tag).for_each(|(tag, counts)| tag.counts = counts);
     read_histograms(&mut batch, body)?;
     let [due, started, ok] = head.in_window;
-    Ok(Batch {
-        from_ns: head.from_ns,
-        until_ns: head.until_ns,
-        is_long: true,
-        last: head.last,
-        counts: head.counts,
-        in_flight: head.in_flight,
-        open: head.open,
-        bytes: head.bytes,
-        in_window: InWindow { due, started, ok },
-        busy_ns: head.busy_ns,
-        busy_in_window_ns: head.busy_in_window_ns,
-        stragglers: head.stragglers,
-        window_to_ns: head.window_to_ns.unwrap_or(u64::MAX),
-        last_start_ns: head.last_start_ns,
-        last_end_ns: head.last_end_ns,
-        flight_peak: head.flight_peak,
-        connections: head.connections,
-        gaps: gaps_of(head.gaps),
-        examples: head.examples,
-        ..batch
-    })
+    (batch.from_ns, batch.until_ns, batch.is_long, batch.last) =
+        (head.from_ns, head.until_ns, true, head.last);
+    (batch.counts, batch.in_flight, batch.open) = (head.counts, head.in_flight, head.open);
+    (batch.bytes, batch.in_window) = (head.bytes, InWindow { due, started, ok });
+    (batch.busy_ns, batch.busy_in_window_ns) = (head.busy_ns, head.busy_in_window_ns);
+    (batch.stragglers, batch.window_to_ns) = (head.stragglers, head.window_to_ns.unwrap_or(u64::MAX));
+    (batch.last_start_ns, batch.last_end_ns) = (head.last_start_ns, head.last_end_ns);
+    (batch.flight_peak, batch.connections) = (head.flight_peak, head.connections);
+    (batch.gaps, batch.examples) = (gaps_of(head.gaps), head.examples);
+    Ok(batch)
 }
 
 fn of_gaps(gaps: Gaps) -> [u64; 4] {
@@ -238,14 +302,14 @@ fn write_histograms(batch: &Batch, out: &mut Vec<u8>) {
 }
 
 fn read_histograms(batch: &mut Batch, from: &mut &[u8]) -> compact::Result<()> {
-    batch.window = read_series(from)?;
+    read_series(&mut batch.window, from)?;
     if let Some(before) = &mut batch.before {
-        **before = read_series(from)?;
+        read_series(before, from)?;
     }
     for tag in &mut batch.by_tag {
         let TagMeasured { response_ok, response_censored, response_failed, .. } = tag;
         for histogram in [response_ok, response_censored, response_failed] {
-            *histogram = Compact::read_from(from)?;
+            read_into(histogram, from)?;
         }
     }
     for numbers in &mut batch.numbers {
@@ -260,12 +324,8 @@ fn write_series(series: &Series, out: &mut Vec<u8>) {
     series.all().into_iter().for_each(|(_, histogram)| histogram.write_to(out));
 }
 
-fn read_series(from: &mut &[u8]) -> compact::Result<Series> {
-    let mut series = Series::default();
-    for (_, histogram) in series.all_mut() {
-        *histogram = Compact::read_from(from)?;
-    }
-    Ok(series)
+fn read_series(series: &mut Series, from: &mut &[u8]) -> compact::Result<()> {
+    series.all_mut().into_iter().try_for_each(|(_, histogram)| read_into(histogram, from))
 }
 
 /// In order, as distances: ids of one second are close to one another.

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use loadlab_load::run::{Part, PartReport};
-
+use crate::block::Block;
 use crate::message::{Answer, Claim, Clock, OpenSlot};
-use crate::reduce::{Reducer, ReportId};
+use crate::reduce::{Next, Reducer, ReportId};
 
 /// An agent that was silent for so long is lost.
 pub const LOST_NS: u64 = 5_000_000_000;
@@ -43,7 +42,7 @@ struct Load {
     order: u64,
     answers: Vec<Option<Result<Clock, String>>>,
     reducer: Reducer,
-    reports: VecDeque<PartReport>,
+    reports: VecDeque<Next>,
     /// Which of a slot's agents sends its part.
     epochs: Vec<u32>,
     /// Slots that have reported the end of their part.
@@ -220,10 +219,10 @@ impl Crew {
     }
 
     /// A report of what was counted, or of the end of a part.
-    pub fn reported(&mut self, load: u64, id: ReportId, part: Part) {
+    pub fn reported(&mut self, load: u64, id: ReportId, block: Block) {
         let Some(load) = self.loads.get_mut(&load) else { return };
-        for report in load.reducer.take(id, part) {
-            if matches!(report.what, Part::Ended(_))
+        for report in load.reducer.take(id, block) {
+            if report.block.known().is_none()
                 && let Some(ended) = load.ended.get_mut(report.part)
             {
                 *ended = true;
@@ -233,7 +232,7 @@ impl Crew {
     }
 
     /// The next report in order; `None` if there is none now.
-    pub fn next_report(&mut self, load: u64) -> Option<PartReport> {
+    pub fn next_report(&mut self, load: u64) -> Option<Next> {
         self.loads.get_mut(&load)?.reports.pop_front()
     }
 
@@ -396,8 +395,10 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use loadlab_load::measure::batch::{Batch, Sizes};
+    use loadlab_load::run::Part;
 
     use super::*;
+    use crate::block::pack_counted;
 
     fn claim(agent: &str) -> Claim {
         Claim { agent: agent.to_owned(), threads: 2 }
@@ -450,7 +451,7 @@ mod tests {
         assert_eq!(crew.lost(0, LOST_NS), [] as [usize; 0]);
         assert_eq!(crew.lost(0, LOST_NS + 1), [1]);
         let id = ReportId { slot: 1, epoch: 0, number: 0 };
-        crew.reported(0, id, Part::Ended(Box::default()));
+        crew.reported(0, id, Block::end());
         assert_eq!(crew.lost(0, LOST_NS + 1), [] as [usize; 0]);
         assert!(!crew.are_others_lost(0, LOST_NS + 1));
         assert_eq!(crew.lost(0, 3 * LOST_NS), [0]);
@@ -474,10 +475,10 @@ mod tests {
         assert!(crew.is_over(0) && crew.next_report(0).is_none());
     }
 
-    fn counted(until_ns: u64, in_flight: u64) -> Part {
+    fn counted(until_ns: u64, in_flight: u64) -> Block {
         let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
         (batch.until_ns, batch.in_flight) = (until_ns, in_flight);
-        Part::Counted(Box::new(batch))
+        Block::open(&pack_counted(&batch)).expect("it was packed here")
     }
 
     /// Another agent takes a lost one's slot: from then on only its reports count, it is told of what was ordered before
@@ -509,12 +510,12 @@ mod tests {
         crew.answered(0, 1, Answer { load: 0, ready: Ok(clock), joins_ns: Some(5_000) });
         assert_eq!(crew.clock(0, 0), Some(clock));
         crew.reported(0, id(1, 0), counted(6_000, 0));
-        crew.reported(0, id(1, 1), Part::Ended(Box::default()));
+        crew.reported(0, id(1, 1), Block::end());
         assert!(crew.is_over(0));
         let in_flight: Vec<u64> = std::iter::from_fn(|| crew.next_report(0))
-            .map(|report| match report.what {
-                Part::Counted(batch) => batch.counts.in_flight,
-                Part::Ended(_) => 99,
+            .map(|report| match report.block.into_part(None) {
+                Ok(Part::Counted(batch)) => batch.counts.in_flight,
+                _ => 99,
             })
             .collect();
         assert_eq!(in_flight, [0, 3, 0, 99]);
@@ -530,7 +531,7 @@ mod tests {
         // A load that was ordered later is in the orders that it reads.
         crew.ordered(1, 6);
         assert_eq!(crew.joining(1), []);
-        crew.reported(1, id(1, 0), Part::Ended(Box::default()));
+        crew.reported(1, id(1, 0), Block::end());
         assert!(crew.is_over(1));
     }
 
@@ -550,7 +551,7 @@ mod tests {
         crew.give_up_dead(0, DEAD_NS + 2);
         assert_eq!(crew.losses(0).len(), 1);
         assert_eq!(crew.lost(0, DEAD_NS + 2), [0]);
-        assert!(matches!(crew.next_report(0), Some(PartReport { part: 1, what: Part::Ended(_) })));
+        assert!(crew.next_report(0).is_some_and(|next| next.part == 1 && next.block.known().is_none()));
         assert!(crew.next_report(0).is_none() && !crew.is_over(0));
     }
 
@@ -564,7 +565,7 @@ mod tests {
         assert!(crew.vacate(0, 2));
         crew.claim(0, 2, claim("c"), 0);
         assert_eq!(crew.joining(0), [(0, 2)]);
-        crew.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, Part::Ended(Box::default()));
+        crew.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, Block::end());
         assert!(!crew.is_over(0));
         crew.finish(0);
         let names: Vec<&str> = crew.losses(0).iter().map(|lost| lost.agent.as_str()).collect();

@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_load::measure::batch::{Batch, Gaps, Sizes};
-use loadlab_load::run::{Part, PartEnd, PartReport};
+use crate::block::{Block, Known};
 
 /// Which report it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +18,15 @@ pub struct ReportId {
     pub epoch: u32,
     /// The number of the report within the epoch, from 0.
     pub number: u64,
+}
+
+/// A report whose turn has come.
+#[derive(Debug)]
+pub struct Next {
+    /// Which part.
+    pub part: usize,
+    /// What it reports.
+    pub block: Block,
 }
 
 /// A slot whose agent is gone.
@@ -46,12 +54,9 @@ struct Slot {
     /// The number of the next report of this epoch.
     next: u64,
     /// Reports that came before an earlier one.
-    early: BTreeMap<(u32, u64), Part>,
-    /// Its last report: up to when, what was in flight then, and what was known so far.
-    until_ns: u64,
-    in_flight: u64,
-    window_to_ns: u64,
-    gaps: Gaps,
+    early: BTreeMap<(u32, u64), Block>,
+    /// What its last report said.
+    last: Known,
     state: State,
 }
 
@@ -77,13 +82,13 @@ impl Reducer {
 
     /// Takes a report, and returns those that are now next in order: none if an earlier one is missing, if this one came
     /// before, or if its epoch was given up.
-    pub fn take(&mut self, id: ReportId, part: Part) -> Vec<PartReport> {
+    pub fn take(&mut self, id: ReportId, block: Block) -> Vec<Next> {
         let Some(slot) = self.slots.get_mut(id.slot) else { return Vec::new() };
         let is_old = (id.epoch, id.number) < (slot.epoch, slot.next);
         if is_old || slot.state == State::Ended || (slot.state == State::Vacant && id.epoch <= slot.epoch) {
             return Vec::new();
         }
-        slot.early.insert((id.epoch, id.number), part);
+        slot.early.insert((id.epoch, id.number), block);
         slot.advance(id.slot)
     }
 
@@ -98,33 +103,33 @@ impl Reducer {
     /// ended, or has no agent.
     pub fn lose(&mut self, slot: usize) -> Option<Lost> {
         let of = self.slots.get_mut(slot).filter(|of| of.state == State::Reporting)?;
-        let lost = Lost { slot, epoch: of.epoch, until_ns: of.until_ns, in_flight: of.in_flight };
+        let lost = Lost { slot, epoch: of.epoch, until_ns: of.last.until_ns, in_flight: of.last.in_flight };
         of.state = State::Vacant;
         of.early.retain(|(epoch, _), _| *epoch > lost.epoch);
         Some(lost)
     }
 
     /// Another agent takes a vacant slot; returns its epoch, and reports that came before this was known.
-    pub fn replace(&mut self, slot: usize) -> Option<(u32, Vec<PartReport>)> {
+    pub fn replace(&mut self, slot: usize) -> Option<(u32, Vec<Next>)> {
         let of = self.slots.get_mut(slot).filter(|of| of.state == State::Vacant)?;
         (of.epoch, of.next, of.state) = (of.epoch + 1, 0, State::Reporting);
-        let mut reports: Vec<PartReport> = of.cut_off(slot).into_iter().collect();
+        let mut reports: Vec<Next> = of.cut_off(slot).into_iter().collect();
         reports.extend(of.advance(slot));
         Some((of.epoch, reports))
     }
 
     /// Nothing more is awaited: ends the slots that have not ended.
-    pub fn finish(&mut self) -> Vec<PartReport> {
+    pub fn finish(&mut self) -> Vec<Next> {
         (0..self.slots.len()).flat_map(|slot| self.finish_slot(slot)).collect()
     }
 
     /// Nothing more is awaited of a slot: ends it, unless it has ended.
-    pub fn finish_slot(&mut self, slot: usize) -> Vec<PartReport> {
+    pub fn finish_slot(&mut self, slot: usize) -> Vec<Next> {
         let Some(of) = self.slots.get_mut(slot).filter(|of| of.state != State::Ended) else {
             return Vec::new();
         };
         let cut_off = of.cut_off(slot);
-        cut_off.into_iter().chain(of.end(slot, PartEnd::default())).collect()
+        cut_off.into_iter().chain(of.end(slot, Block::end())).collect()
     }
 
     /// Whether every slot has ended.
@@ -135,41 +140,34 @@ impl Reducer {
 
 impl Slot {
     /// Takes what is next in order.
-    fn advance(&mut self, number: usize) -> Vec<PartReport> {
+    fn advance(&mut self, part: usize) -> Vec<Next> {
         let mut reports = Vec::new();
         while self.state == State::Reporting
-            && let Some(part) = self.early.remove(&(self.epoch, self.next))
+            && let Some(block) = self.early.remove(&(self.epoch, self.next))
         {
             self.next += 1;
-            match part {
-                Part::Counted(batch) => {
-                    (self.until_ns, self.in_flight) = (batch.until_ns, batch.in_flight);
-                    (self.window_to_ns, self.gaps) = (batch.window_to_ns, batch.gaps);
-                    reports.push(PartReport { part: number, what: Part::Counted(batch) });
+            match block.known() {
+                Some(known) => {
+                    self.last = known;
+                    reports.push(Next { part, block });
                 }
-                Part::Ended(end) => reports.extend(self.end(number, *end)),
+                None => reports.extend(self.end(part, block)),
             }
         }
         reports
     }
 
     /// What was under way when an agent was lost stays in flight for ever.
-    fn cut_off(&mut self, number: usize) -> Option<PartReport> {
-        let in_flight = std::mem::take(&mut self.in_flight);
-        if in_flight == 0 {
-            return None;
-        }
-        let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
-        (batch.from_ns, batch.until_ns, batch.is_long) = (self.until_ns, self.until_ns, true);
-        (batch.window_to_ns, batch.gaps) = (self.window_to_ns, self.gaps);
-        batch.counts.in_flight = in_flight;
-        Some(PartReport { part: number, what: Part::Counted(Box::new(batch)) })
+    fn cut_off(&mut self, part: usize) -> Option<Next> {
+        let last = self.last;
+        self.last.in_flight = 0;
+        (last.in_flight > 0).then(|| Next { part, block: Block::cut_off(last) })
     }
 
     /// The slot has ended.
-    fn end(&mut self, number: usize, end: PartEnd) -> Option<PartReport> {
+    fn end(&mut self, part: usize, block: Block) -> Option<Next> {
         self.state = State::Ended;
         self.early.clear();
-        Some(PartReport { part: number, what: Part::Ended(Box::new(end)) })
+        Some(Next { part, block })
     }
 }

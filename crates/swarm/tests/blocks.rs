@@ -1,12 +1,12 @@
 //! What agents report as bytes, unpacked and merged, is what their parts counted, and damaged bytes are refused.
 
 use loadlab_load::io::sim::Sim;
-use loadlab_load::run::{PartReport, merge, simulate};
+use loadlab_load::run::{PartReport, simulate};
 use loadlab_load::{Control, LoadSpec};
 use loadlab_swarm::block::{pack, unpack};
 use proptest::prelude::*;
 
-use crate::support::{ORIGIN, Varying, reports, spec};
+use crate::support::{Varying, merged_of, reports, spec};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
@@ -16,11 +16,11 @@ proptest! {
         rate in 1.0f64..300.0, parts in 1u64..6, is_closed: bool, has_warmup: bool, cut in 0.0f64..1.0
     ) {
         let spec = spec(rate, is_closed, has_warmup);
-        let direct = merge(&spec, ORIGIN, parts as usize, &mut reports(&spec, parts).into_iter(), &mut |_| {});
+        let direct = merged_of(&spec, parts as usize, reports(&spec, parts).into_iter());
         let packed = reports(&spec, parts).into_iter().map(|report| (report.part, pack(&report.what)));
         let packed: Vec<(usize, Vec<u8>)> = packed.collect();
-        let mut unpacked = packed.iter().map(|(part, bytes)| PartReport { part: *part, what: unpack(bytes).unwrap() });
-        let over_bytes = merge(&spec, ORIGIN, parts as usize, &mut unpacked, &mut |_| {});
+        let unpacked = packed.iter().map(|(part, bytes)| PartReport { part: *part, what: unpack(bytes).unwrap() });
+        let over_bytes = merged_of(&spec, parts as usize, unpacked);
         prop_assert_eq!(&direct.measured, &over_bytes.measured);
         prop_assert_eq!(&direct.slowest, &over_bytes.slowest);
         prop_assert_eq!(direct.generator, over_bytes.generator);

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use loadlab_load::random::Random;
-use loadlab_load::run::{Part, PartReport, merge};
-use loadlab_swarm::block::{pack, unpack};
+use loadlab_load::run::PartReport;
+use loadlab_swarm::block::{Block, pack};
 use loadlab_swarm::reduce::{Reducer, ReportId};
 use proptest::prelude::*;
 
-use crate::support::{ORIGIN, reports, spec};
+use crate::support::{merged_blocks, merged_of, reports, spec};
 
 /// Every report with its number, as bytes: they can be taken more than once.
 fn numbered(reports: Vec<PartReport>) -> Vec<(ReportId, Vec<u8>)> {
@@ -37,7 +37,7 @@ proptest! {
     ) {
         let spec = spec(rate, is_closed, false);
         let slots = parts as usize;
-        let direct = merge(&spec, ORIGIN, slots, &mut reports(&spec, parts).into_iter(), &mut |_| {});
+        let direct = merged_of(&spec, slots, reports(&spec, parts).into_iter());
         let mut random = Random::new(seed);
         let mut arriving = numbered(reports(&spec, parts));
         for _ in 0..repeated {
@@ -46,10 +46,10 @@ proptest! {
         }
         let (mut reducer, mut ordered) = (Reducer::new(slots), Vec::new());
         for (id, bytes) in shuffled(arriving, &mut random) {
-            ordered.extend(reducer.take(id, unpack(&bytes).unwrap()));
+            ordered.extend(reducer.take(id, Block::open(&bytes).unwrap()));
         }
         prop_assert!(reducer.is_over() && reducer.finish().is_empty());
-        let merged = merge(&spec, ORIGIN, slots, &mut ordered.into_iter(), &mut |_| {});
+        let merged = merged_blocks(&spec, slots, ordered.into_iter());
         prop_assert_eq!(&direct.measured, &merged.measured);
         prop_assert_eq!(&direct.slowest, &merged.slowest);
     }
@@ -65,27 +65,27 @@ proptest! {
         let (mut reducer, mut ordered, mut late) = (Reducer::new(slots), Vec::new(), Vec::new());
         let (mut until_ns, mut in_flight) = (0, 0);
         for (id, bytes) in numbered(reports(&spec, parts)) {
-            let part = unpack(&bytes).unwrap();
+            let block = Block::open(&bytes).unwrap();
             if id.slot != lost || id.number < kept {
-                if let (Part::Counted(batch), true) = (&part, id.slot == lost) {
-                    (until_ns, in_flight) = (batch.until_ns, batch.in_flight);
+                if let (Some(known), true) = (block.known(), id.slot == lost) {
+                    (until_ns, in_flight) = (known.until_ns, known.in_flight);
                 }
-                ordered.extend(reducer.take(id, part));
+                ordered.extend(reducer.take(id, block));
             } else {
-                late.push((id, part));
+                late.push((id, block));
             }
         }
         prop_assume!(!late.is_empty());
         let what = reducer.lose(lost).expect("it has not ended");
         prop_assert_eq!((what.until_ns, what.in_flight, what.epoch), (until_ns, in_flight, 0));
         prop_assert_eq!(reducer.lose(lost), None);
-        for (id, part) in late {
-            prop_assert!(reducer.take(id, part).is_empty());
+        for (id, block) in late {
+            prop_assert!(reducer.take(id, block).is_empty());
         }
         prop_assert!(!reducer.is_over());
         ordered.extend(reducer.finish());
         prop_assert!(reducer.is_over());
-        let merged = merge(&spec, ORIGIN, slots, &mut ordered.into_iter(), &mut |_| {});
+        let merged = merged_blocks(&spec, slots, ordered.into_iter());
         merged.measured.counts.balance().unwrap();
         prop_assert!(merged.measured.counts.in_flight >= in_flight);
     }
@@ -99,28 +99,28 @@ proptest! {
         let all = numbered(reports(&spec, 1));
         let (first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(id, _)| id.number < kept);
         for (id, bytes) in &first {
-            ordered.extend(reducer.take(*id, unpack(bytes).unwrap()));
+            ordered.extend(reducer.take(*id, Block::open(bytes).unwrap()));
         }
         // What the lost agent would have reported, its replacement does.
         let epoch_1 = |id: &ReportId| ReportId { epoch: 1, number: id.number - kept, ..*id };
         let (early, later) = rest.split_at(rest.len() / 2);
         for (id, bytes) in early {
-            prop_assert!(reducer.take(epoch_1(id), unpack(bytes).unwrap()).is_empty());
+            prop_assert!(reducer.take(epoch_1(id), Block::open(bytes).unwrap()).is_empty());
         }
         prop_assert_eq!(reducer.replace(0).map(|(epoch, _)| epoch), None);
         let lost = reducer.lose(0).expect("it has not ended");
         for (id, bytes) in &rest {
-            prop_assert!(reducer.take(*id, unpack(bytes).unwrap()).is_empty());
+            prop_assert!(reducer.take(*id, Block::open(bytes).unwrap()).is_empty());
         }
         let (epoch, came) = reducer.replace(0).expect("it is vacant");
         prop_assert_eq!(epoch, 1);
         ordered.extend(came);
         for (id, bytes) in later {
-            ordered.extend(reducer.take(epoch_1(id), unpack(bytes).unwrap()));
+            ordered.extend(reducer.take(epoch_1(id), Block::open(bytes).unwrap()));
         }
         prop_assert!(reducer.is_over());
-        let direct = merge(&spec, ORIGIN, 1, &mut reports(&spec, 1).into_iter(), &mut |_| {});
-        let merged = merge(&spec, ORIGIN, 1, &mut ordered.into_iter(), &mut |_| {});
+        let direct = merged_of(&spec, 1, reports(&spec, 1).into_iter());
+        let merged = merged_blocks(&spec, 1, ordered.into_iter());
         // The same load, and besides what is said to be in flight for ever.
         prop_assert_eq!(merged.measured.counts.in_flight, direct.measured.counts.in_flight + lost.in_flight);
         prop_assert_eq!(merged.measured.counts.ok, direct.measured.counts.ok);

@@ -3,10 +3,11 @@
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::measure::batch::{Batch, Sizes};
-use loadlab_load::run::{Origin, Part, PartReport, simulate_part};
+use loadlab_load::run::{Origin, Outcome, Part, PartReport, merge, simulate_part};
 use loadlab_load::spec::Elsewhere;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadSpec, Model, Until, WhenBehind};
+use loadlab_swarm::reduce::Next;
 
 const MS: u64 = 1_000_000;
 
@@ -67,6 +68,20 @@ pub fn reports(spec: &LoadSpec, parts: u64) -> Vec<PartReport> {
         reports.push(PartReport { part, what: Part::Ended(Box::new(end.unwrap())) });
     }
     reports
+}
+
+/// What parts reported, merged.
+pub fn merged_of(spec: &LoadSpec, parts: usize, mut reports: impl Iterator<Item = PartReport>) -> Outcome {
+    merge(spec, ORIGIN, parts, &mut |_| reports.next(), &mut |_| {})
+}
+
+/// The same from blocks whose turn has come; each uses the memory of the one before.
+pub fn merged_blocks(spec: &LoadSpec, parts: usize, mut blocks: impl Iterator<Item = Next>) -> Outcome {
+    let mut next = |used| {
+        let Next { part, block } = blocks.next()?;
+        Some(PartReport { part, what: block.into_part(used).expect("it was packed here") })
+    };
+    merge(spec, ORIGIN, parts, &mut next, &mut |_| {})
 }
 
 pub const ORIGIN: Origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };

@@ -90,21 +90,24 @@ pub enum Part {
 }
 
 /// Merges the reports of all parts of a load, each in its own order, until there are no more. `spec` is the whole load.
+/// `next` returns the next report, and is given the batch of the one before, whose memory it may use again.
 pub fn merge(
     spec: &LoadSpec,
     origin: Origin,
     parts: usize,
-    reports: &mut dyn Iterator<Item = PartReport>,
+    next: &mut dyn FnMut(Option<Box<Batch>>) -> Option<PartReport>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Outcome {
     let start = Start::new(origin.start_ns, origin.first_id, None);
     let mut collector = Collector::new(spec, origin, &start, parts);
     let mut ends: BTreeMap<usize, PartEnd> = BTreeMap::new();
-    for PartReport { part, what } in reports {
+    let mut used = None;
+    while let Some(PartReport { part, what }) = next(used.take()) {
         match what {
             Part::Counted(mut batch) => {
                 batch.worker = part;
                 collector.add(&mut batch, observer);
+                used = Some(batch);
             }
             Part::Ended(end) => {
                 collector.worker_ended(part, observer);

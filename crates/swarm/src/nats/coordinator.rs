@@ -12,6 +12,7 @@ use async_nats::{Client, RequestErrorKind};
 use futures_util::StreamExt;
 use loadlab_load::LoadSpec;
 use loadlab_load::io::epoll::now_ns;
+use loadlab_load::measure::batch::Batch;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Part, PartReport, due_between, merge};
 use loadlab_load::spec::Elsewhere;
 use loadlab_record::load::Counts;
@@ -20,10 +21,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{ANNOUNCED, BEAT, HEADER_BYTES, Server, Subjects, SwarmError};
 use super::{REPORT, context_of, follow, keep, make_stream, runtime, slot_of};
-use crate::block::unpack;
+use crate::block::Block;
 use crate::crew::{Crew, LOST_NS, LostPart, Pieces, Readiness};
 use crate::message::{Announcement, Clock, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION};
-use crate::reduce::ReportId;
+use crate::reduce::{Next, ReportId};
 use crate::signed::SigningKey;
 
 /// How often a waiting thread looks whether it must end.
@@ -374,8 +375,7 @@ impl ReadyLoad {
             ended_early_ns: None,
             ending: Ending::default(),
         };
-        let mut reports = std::iter::from_fn(|| sending.next());
-        let outcome = merge(spec, origin, slots, &mut reports, observer);
+        let outcome = merge(spec, origin, slots, &mut |used| sending.next(used), observer);
         let ended_ns = sending.ended_early_ns.map_or(u64::MAX, |ns| ns.saturating_sub(origin.start_ns));
         let crew = self.of.shared.crew();
         let parts = sending.counted.iter().enumerate().map(|(slot, counts)| SentPart {
@@ -438,17 +438,27 @@ struct Sending<'a> {
 
 impl Sending<'_> {
     /// Waits for the next report; `None` once all parts have ended.
-    fn next(&mut self) -> Option<PartReport> {
+    fn next(&mut self, mut used: Option<Box<Batch>>) -> Option<PartReport> {
         let (of, load) = (&self.ready.of, self.ready.order.load);
         let mut crew = of.shared.crew();
         loop {
-            if let Some(report) = crew.next_report(load) {
-                if let Part::Counted(batch) = &report.what
-                    && let Some(counts) = self.counted.get_mut(report.part)
-                {
-                    counts.merge(&batch.counts);
+            if let Some(Next { part, block }) = crew.next_report(load) {
+                // Others need the crew meanwhile.
+                drop(crew);
+                match block.into_part(used.take()) {
+                    Ok(what) => {
+                        if let (Part::Counted(batch), Some(counts)) = (&what, self.counted.get_mut(part)) {
+                            counts.merge(&batch.counts);
+                        }
+                        return Some(PartReport { part, what });
+                    }
+                    Err(error) => {
+                        crew = of.shared.crew();
+                        let why = format!("a report of agent {} (slot {part}) {error}", crew.name(part));
+                        crew.damaged(load, why);
+                        continue;
+                    }
                 }
-                return Some(report);
             }
             if crew.is_over(load) {
                 return None;
@@ -723,11 +733,11 @@ fn said_onto<'s>(
             }
             (None, None) => {
                 if let Some((load, id, bytes)) = report_of(slot, what, message, &mut pieces) {
-                    let part = unpack(&bytes);
+                    let block = Block::open(&bytes);
                     shared.change(|crew| {
                         crew.seen(slot, id.epoch, now_ns());
-                        match part {
-                            Ok(part) => crew.reported(load, id, part),
+                        match block {
+                            Ok(block) => crew.reported(load, id, block),
                             Err(error) => {
                                 let why = format!(
                                     "report {} of agent {} (slot {slot}) {error}",
