@@ -17,7 +17,7 @@ use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 use crate::test_programs::run_all;
-use crate::{big_report, book, dist};
+use crate::{big_report, book, dist, swarm_figures};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 8] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 9] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -59,6 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("book", &book),
         ("report", &big_report::long),
         ("planted", &planted::long),
+        ("swarm", &swarm_figures::long),
         ("rounds", &rounds),
     ];
     for (name, work) in all {

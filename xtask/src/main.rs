@@ -31,6 +31,7 @@ mod planted;
 mod readme;
 mod root;
 mod steps;
+mod swarm_figures;
 mod test;
 mod test_programs;
 mod watch_cost;

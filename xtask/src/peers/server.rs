@@ -38,6 +38,14 @@ impl Server {
     /// # Errors
     /// It is not installed or does not come up.
     pub fn start(cores: &Cores, dir: &Path) -> Result<Server> {
+        Server::start_at("127.0.0.1", cores, dir)
+    }
+
+    /// The same at another address of this machine.
+    ///
+    /// # Errors
+    /// Those of [`Server::start`].
+    pub fn start_at(host: &str, cores: &Cores, dir: &Path) -> Result<Server> {
         let dir = dir.to_path_buf();
         let files = dir.join("files");
         fs::create_dir_all(&files)?;
@@ -46,7 +54,7 @@ impl Server {
         }
         fs::write(files.join("post"), "")?;
         // Free now; if another program takes it before nginx does, nginx reports it.
-        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let free = || TcpListener::bind((host, 0))?.local_addr();
         let (address, secure, streams, any) = (free()?, free()?, free()?, free()?);
         let settings = dir.join("nginx.conf");
         certify(&dir)?;

@@ -1,0 +1,278 @@
+//! The figures of swarms: four agents in network namespaces send exactly what was asked for, a divided closed load is the
+//! whole one, merging a thousand agents takes less than a core, and one agent costs little against none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::command::{Ends, captured, cargo, find, program, shown, soon};
+use crate::peers::measure::Cores;
+use crate::peers::server::Server;
+use crate::root::target;
+use crate::steps::Outcome;
+
+/// Names of namespaces and links begin with this.
+const PREFIX: &str = "llswarm";
+/// The bridge's address; agents have those after it.
+const HERE: &str = "10.199.7.1";
+const AGENTS: usize = 4;
+/// Requests a second of all four, and for how long.
+const RATE: u64 = 8_000;
+const LENGTH_S: u64 = 20;
+/// The most that the count may differ, and an agent may cost.
+const MOST: (f64, f64) = (0.01, 0.03);
+/// Pairs of loads with and without agents, and how long each lasts.
+const PAIRS: usize = 8;
+const EACH: &str = "5s";
+/// The longest any command here takes.
+const LONGEST: Duration = Duration::from_secs(300);
+const QUICK: Duration = Duration::from_secs(20);
+
+/// Measures them.
+///
+/// # Errors
+/// Something is missing, or a figure is not kept.
+pub fn long() -> Outcome {
+    shown(&mut cargo(&["build", "--locked", "--release", "-p", "loadlab"]))?.ok("cargo build")?;
+    let lab = Lab { loadlab: target().join("release/loadlab"), dir: target().join("xtask/swarm") };
+    let _ = fs::remove_dir_all(&lab.dir);
+    fs::create_dir_all(&lab.dir)?;
+    let found = [lab.in_namespaces()?, lab.divided()?, merging()?, lab.cost_of_an_agent()?];
+    Ok(found.join("; "))
+}
+
+struct Lab {
+    loadlab: PathBuf,
+    dir: PathBuf,
+}
+
+impl Lab {
+    /// A load of one URL, and its summary.
+    fn bench(&self, args: &[&str]) -> Result<Value> {
+        let out = self.dir.join("record");
+        let _ = fs::remove_dir_all(&out);
+        let mut command = program(&self.loadlab);
+        command.arg("bench").args(args).args(["--quiet", "--json", "--no-watch", "--out"]).arg(&out);
+        let ran = captured(&mut command, LONGEST)?;
+        let summary = serde_json::from_str(&ran.stdout);
+        summary.with_context(|| format!("loadlab bench {}: {}{}", args.join(" "), ran.status, ran.stderr))
+    }
+
+    /// Four agents, each in a network of its own, against one nginx, which counts.
+    fn in_namespaces(&self) -> Result<String> {
+        let _networks = Networks::new()?;
+        let server = Server::start_at(HERE, &Cores::choose()?, &self.dir)?;
+        let key = self.dir.join("key");
+        let public = captured(program(&self.loadlab).args(["agent", "--new-key"]).arg(&key), QUICK)?;
+        let public = public.ok("loadlab agent --new-key")?.stdout.trim().to_owned();
+        let nats = free_port()?;
+        let mut command = program(find("nats-server").context("nats-server is not installed")?);
+        command.args(["-js", "-a", HERE, "-p", &nats, "-sd"]).arg(self.dir.join("streams"));
+        let _nats = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        soon("nats-server", QUICK, || Ok(std::net::TcpStream::connect(format!("{HERE}:{nats}")).ok()))?;
+        let url = format!("nats://{HERE}:{nats}");
+        let agents: Result<Vec<Ends>> = (0..AGENTS)
+            .map(|n| {
+                let mut command = program("ip");
+                command.args(["netns", "exec", &format!("{PREFIX}{n}")]).arg(&self.loadlab);
+                command.args(["agent", "--nats", &url, "--coordinator-key", &public, "--allow-host", HERE]);
+                command.args(["--threads", "1", "--once", "--name", &format!("agent-{n}"), "--spool"]);
+                command.arg(self.dir.join(format!("spool-{n}"))).stdout(Stdio::null()).stderr(Stdio::null());
+                Ok(Ends(command.spawn()?))
+            })
+            .collect();
+        let agents = agents?;
+        let before = server.counts()?.0;
+        let page = format!("http://{}/128", server.address());
+        let (rate, length) = (RATE.to_string(), format!("{LENGTH_S}s"));
+        let key = key.display().to_string();
+        let summary = self.bench(&[
+            &page,
+            "-r",
+            &rate,
+            "-d",
+            &length,
+            "--swarm",
+            &url,
+            "--slots",
+            &AGENTS.to_string(),
+            "--swarm-key",
+            &key,
+            "--allow-host",
+            HERE,
+        ])?;
+        // The first reading was after its own request, the second counts itself.
+        let counted = server.counts()?.0 - before - 1;
+        drop(agents);
+        let due = summary["requests"]["due"].as_u64().context("no requests")?;
+        let ok = summary["requests"]["ok"].as_u64().context("no requests")?;
+        let by_s = counted as f64 / LENGTH_S as f64;
+        ensure!(
+            (by_s / RATE as f64 - 1.0).abs() <= MOST.0,
+            "{by_s:.1}/s instead of {RATE}/s: {}",
+            summary["doubts"]
+        );
+        ensure!(due == RATE * LENGTH_S && counted == ok, "{due} due, {ok} ok, {counted} counted by nginx");
+        let clock = summary["agents"].as_array().into_iter().flatten();
+        let clock_ms = clock.filter_map(|a| a["clock_uncertainty_ms"].as_f64()).fold(0.0, f64::max);
+        Ok(format!(
+            "{AGENTS} agents in network namespaces: nginx counted {by_s:.1}/s of {RATE}/s, clocks known to within \
+             {clock_ms:.2} ms"
+        ))
+    }
+
+    /// A thousand users of one process, and of four agents with 250 each, in turn, against a server that takes a quarter
+    /// of a second.
+    fn divided(&self) -> Result<String> {
+        let port = free_port()?;
+        let mut command = program(&self.loadlab);
+        command.args(["demo", "--port", &port, "--workers", "1000", "--wait", "250ms"]);
+        let _demo = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        soon("the demo", QUICK, || Ok(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).ok()))?;
+        let url = format!("http://127.0.0.1:{port}/");
+        // A thousand connections at once would make the listening queue overflow, whose retries take seconds.
+        let load = [url.as_str(), "-c", "1000", "--ramp", "1s", "-d", EACH];
+        let ratio = self.in_turn(&load, &[], &["--swarm", "local:4"])?;
+        ensure!(ratio.low <= 1.01 && ratio.high >= 0.99, "4 × 250 users make {ratio} of what 1,000 make");
+        Ok(format!("4 × 250 users of agents make {ratio} of what 1,000 users of one process make"))
+    }
+
+    /// Throughput of one thread with and without an agent around it, in turn.
+    fn cost_of_an_agent(&self) -> Result<String> {
+        let server = Server::start(&Cores::choose()?, &self.dir)?;
+        let page = format!("http://{}/128", server.address());
+        let load = [page.as_str(), "-c", "50", "-t", "1", "-d", EACH];
+        let ratio = self.in_turn(&load, &[], &["--swarm", "local:1"])?;
+        ensure!(
+            ratio.low <= 1.0 + MOST.1 && ratio.high >= 1.0 - MOST.1,
+            "one agent has {ratio} of the throughput"
+        );
+        Ok(format!("one agent has {ratio} of the throughput of a run without"))
+    }
+
+    /// Goodput with the second options over goodput with the first, pair by pair.
+    fn in_turn(&self, load: &[&str], without: &[&str], with: &[&str]) -> Result<Ratio> {
+        let rate = |more: &[&str]| -> Result<f64> {
+            let summary = self.bench(&[load, more].concat())?;
+            summary["rate_per_s"]["ok"].as_f64().context("no rate")
+        };
+        let mut logs = Vec::new();
+        for pair in 0..PAIRS {
+            let first_is_with = pair % 2 == 0;
+            let first = rate(if first_is_with { with } else { without })?;
+            let second = rate(if first_is_with { without } else { with })?;
+            let ratio = if first_is_with { first / second } else { second / first };
+            println!("pair {}: {ratio:.4}", pair + 1);
+            logs.push(ratio.ln());
+        }
+        Ok(Ratio::of(&logs))
+    }
+}
+
+/// A ratio with its 95 % interval.
+struct Ratio {
+    mid: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Ratio {
+    /// Of the logarithms of pairs: Student's t.
+    fn of(logs: &[f64]) -> Ratio {
+        /// Its 97.5 % quantile for one less than [`PAIRS`] degrees of freedom.
+        const T: f64 = 2.365;
+        let n = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / n;
+        let variance = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let half = T * (variance / n).sqrt();
+        Ratio { mid: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp() }
+    }
+}
+
+impl std::fmt::Display for Ratio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} % ({:.1}–{:.1} %)", self.mid * 100.0, self.low * 100.0, self.high * 100.0)
+    }
+}
+
+/// Merging, without a network.
+fn merging() -> Result<String> {
+    let args =
+        ["run", "--locked", "--release", "--quiet", "-p", "loadlab-swarm", "--example", "reduce", "--"];
+    let ran = captured(cargo(&args).args(["1000", "10", "60"]), LONGEST * 3)?.ok("the example reduce")?;
+    let numbers: Vec<f64> = ran.stdout.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let [cpu_s, halfway_mb, end_mb, bytes, _] = numbers[..] else { anyhow::bail!("{}", ran.stdout) };
+    ensure!(cpu_s < 1.0, "merging takes {cpu_s} s of CPU per second");
+    ensure!(end_mb < halfway_mb * 1.5, "memory grows from {halfway_mb} to {end_mb} MB");
+    Ok(format!(
+        "merging 1,000 agents with 10 series each: {:.0} % of a core, {bytes:.0} bytes per report, {halfway_mb:.0} MB halfway, \
+         {end_mb:.0} MB at the end",
+        cpu_s * 100.0
+    ))
+}
+
+fn free_port() -> Result<String> {
+    Ok(std::net::TcpListener::bind("0.0.0.0:0")?.local_addr()?.port().to_string())
+}
+
+/// Four networks, joined by a bridge; they go with this.
+struct Networks;
+
+impl Networks {
+    fn new() -> Result<Networks> {
+        ensure!(rustix::process::geteuid().is_root(), "network namespaces need root");
+        remove();
+        let networks = Networks;
+        let bridge = format!("{PREFIX}br");
+        ip(&format!("link add {bridge} type bridge"))?;
+        ip(&format!("addr add {HERE}/24 dev {bridge}"))?;
+        ip(&format!("link set {bridge} up"))?;
+        for n in 0..AGENTS {
+            let (space, here) = (format!("{PREFIX}{n}"), format!("{PREFIX}v{n}"));
+            ip(&format!("netns add {space}"))?;
+            ip(&format!("link add {here} type veth peer name eth0 netns {space}"))?;
+            ip(&format!("link set {here} master {bridge} up"))?;
+            ip(&format!("-n {space} addr add 10.199.7.{}/24 dev eth0", n + 2))?;
+            ip(&format!("-n {space} link set eth0 up"))?;
+            ip(&format!("-n {space} link set lo up"))?;
+        }
+        Ok(networks)
+    }
+}
+
+impl Drop for Networks {
+    fn drop(&mut self) {
+        remove();
+    }
+}
+
+fn ip(words: &str) -> Result<()> {
+    captured(program("ip").args(words.split(' ')), QUICK)?.ok(&format!("ip {words}")).map(drop)
+}
+
+/// What this run made, or an earlier one left.
+fn remove() {
+    for n in 0..AGENTS {
+        if Path::new(&format!("/run/netns/{PREFIX}{n}")).exists() {
+            let _ = ip(&format!("netns del {PREFIX}{n}"));
+        }
+    }
+    if Path::new(&format!("/sys/class/net/{PREFIX}br")).exists() {
+        let _ = ip(&format!("link del {PREFIX}br"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_has_an_interval() {
+        let ratio = Ratio::of(&[0.0, 0.02, -0.02, 0.01, -0.01, 0.0, 0.0, 0.0]);
+        assert_eq!(ratio.to_string(), "100.0 % (99.0–101.0 %)");
+    }
+}
