@@ -9,6 +9,8 @@ use crate::reduce::{Next, Reducer, ReportId};
 /// An agent that was silent for so long is lost.
 pub const LOST_NS: u64 = 5_000_000_000;
 
+/// One that was silent for so long has missed a heartbeat.
+const QUIET_NS: u64 = 1_500_000_000;
 /// One that was silent for so long and has no connection does not run any more. Until then it may only be connecting again.
 const DEAD_NS: u64 = 15_000_000_000;
 
@@ -31,8 +33,8 @@ struct Member {
     from_order: u64,
     /// When it was last heard of.
     seen_ns: u64,
-    /// The server has no connection of it any more.
-    is_gone: bool,
+    /// When the server was found to have no connection of it any more.
+    gone_ns: Option<u64>,
 }
 
 /// A load that was ordered.
@@ -64,8 +66,9 @@ pub struct LostPart {
     pub until_ns: u64,
     /// When it was last heard of, on the coordinator's clock.
     pub seen_ns: u64,
-    /// Its connection was closed: it does not run any more. Else it may have gone on sending for a while.
-    pub is_gone: bool,
+    /// When the server was found to have no connection of it any more, on the coordinator's clock: then it does not run.
+    /// Else it may have gone on sending for a while.
+    pub gone_ns: Option<u64>,
     /// From when on another agent sent the part, on the load's clock.
     pub joined_ns: Option<u64>,
 }
@@ -99,7 +102,7 @@ impl Crew {
     pub fn claim(&mut self, slot: usize, epoch: u32, claim: Claim, now_ns: u64) {
         let is_open = |member: &&mut Member| member.claim.is_none() && member.epoch == epoch;
         if let Some(member) = self.members.get_mut(slot).filter(is_open) {
-            (member.claim, member.seen_ns, member.is_gone) = (Some(claim), now_ns, false);
+            (member.claim, member.seen_ns, member.gone_ns) = (Some(claim), now_ns, None);
         }
     }
 
@@ -107,14 +110,14 @@ impl Crew {
     pub fn seen(&mut self, slot: usize, epoch: u32, now_ns: u64) {
         if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
             member.seen_ns = member.seen_ns.max(now_ns);
-            member.is_gone = false;
+            member.gone_ns = None;
         }
     }
 
     /// The server has no connection of a slot's agent any more.
-    pub fn gone(&mut self, slot: usize, epoch: u32) {
+    pub fn gone(&mut self, slot: usize, epoch: u32, now_ns: u64) {
         if let Some(member) = self.members.get_mut(slot).filter(|member| member.epoch == epoch) {
-            member.is_gone = true;
+            member.gone_ns.get_or_insert(now_ns);
         }
     }
 
@@ -142,11 +145,12 @@ impl Crew {
         self.members.iter().enumerate().filter_map(open).collect()
     }
 
-    /// Agents that were silent for too long, with their epochs.
-    pub fn silent(&self, now_ns: u64) -> Vec<(usize, u32)> {
-        let all = self.members.iter().enumerate().filter(|(_, member)| member.claim.is_some());
-        let silent = all.filter(|(slot, _)| self.is_silent(*slot, now_ns));
-        silent.map(|(slot, member)| (slot, member.epoch)).collect()
+    /// Agents that have missed a heartbeat, with their epochs: it is time to ask about them.
+    pub fn quiet(&self, now_ns: u64) -> Vec<(usize, u32)> {
+        let is_quiet = |member: &Member| now_ns.saturating_sub(member.seen_ns) > QUIET_NS;
+        let all = self.members.iter().enumerate();
+        let quiet = all.filter(|(_, member)| member.claim.is_some() && is_quiet(member));
+        quiet.map(|(slot, member)| (slot, member.epoch)).collect()
     }
 
     /// The name of a slot's agent.
@@ -312,7 +316,7 @@ impl Crew {
     pub fn give_up_dead(&mut self, load: u64, now_ns: u64) {
         let Some(load) = self.loads.get_mut(&load) else { return };
         for (slot, member) in self.members.iter().enumerate() {
-            let is_dead = member.is_gone && now_ns.saturating_sub(member.seen_ns) > DEAD_NS;
+            let is_dead = member.gone_ns.is_some() && now_ns.saturating_sub(member.seen_ns) > DEAD_NS;
             if let (true, false, Some(claim)) = (is_dead, load.ended[slot], &member.claim) {
                 load.lose(slot, &claim.agent, member);
                 load.reports.extend(load.reducer.finish_slot(slot));
@@ -352,7 +356,7 @@ impl Load {
                 agent: agent.to_owned(),
                 until_ns: lost.until_ns,
                 seen_ns: member.seen_ns,
-                is_gone: member.is_gone,
+                gone_ns: member.gone_ns,
                 joined_ns: None,
             });
         }
@@ -491,8 +495,9 @@ mod tests {
         let id = |epoch, number| ReportId { slot: 0, epoch, number };
         crew.reported(0, id(0, 0), counted(1_000, 3));
         crew.seen(0, 0, 7);
-        crew.gone(0, 0);
-        assert_eq!(crew.silent(8 + LOST_NS), [(0, 0)]);
+        assert_eq!((crew.quiet(7 + QUIET_NS), crew.quiet(8 + QUIET_NS)), (vec![], vec![(0, 0)]));
+        crew.gone(0, 0, 20);
+        crew.gone(0, 0, 30);
         assert!(crew.vacate(0, 6) && !crew.vacate(0, 6));
         assert_eq!(crew.open(), [OpenSlot { slot: 0, epoch: 1, from_order: 6 }]);
         assert_eq!(crew.joining(0), []);
@@ -503,7 +508,7 @@ mod tests {
         assert_eq!(crew.joining(0), [(0, 1)]);
         assert_eq!(crew.joining(0), []);
         crew.seen(0, 0, 100);
-        crew.gone(0, 0);
+        crew.gone(0, 0, 101);
         crew.answered(0, 0, Answer { load: 0, ready: Err("late".into()), joins_ns: None });
         assert_eq!(crew.readiness(0), Readiness::Waiting(vec![0]));
         let clock = Clock { offset_ns: 0, uncertainty_ns: 2 };
@@ -524,7 +529,7 @@ mod tests {
             agent: "a".into(),
             until_ns: 1_000,
             seen_ns: 7,
-            is_gone: true,
+            gone_ns: Some(20),
             joined_ns: Some(5_000),
         };
         assert_eq!(crew.losses(0), [lost]);
@@ -544,7 +549,7 @@ mod tests {
         crew.ordered(0, 0);
         crew.give_up_dead(0, DEAD_NS + 1);
         assert_eq!(crew.losses(0), []);
-        crew.gone(1, 0);
+        crew.gone(1, 0, 1);
         crew.give_up_dead(0, DEAD_NS);
         assert_eq!(crew.losses(0), []);
         crew.give_up_dead(0, DEAD_NS + 1);

@@ -404,16 +404,14 @@ impl ReadyLoad {
 const DEAD_MAN_NS: u64 = super::agent::DEAD_MAN_NS;
 
 /// How many requests of a part nobody sent from the last report of its lost agent up to `to_ns`, on the load's clock: at
-/// least, and at most. What the agent sent after its last report is unknown: until its next heartbeat was missing if its
-/// connection is gone, else until it must have noticed that it hears of nobody.
+/// least, and at most. What the agent sent after its last report is unknown: until its connection was found to be gone, else
+/// until it must have noticed that it hears of nobody.
 fn not_offered(part: &LoadSpec, lost: &LostPart, origin: Origin, to_ns: u64) -> Option<(u64, u64)> {
     let most = due_between(part, lost.until_ns..to_ns)?;
+    // What came from it before may have been under way for a moment.
     let beat_ns = u64::try_from(BEAT.as_nanos()).unwrap_or(u64::MAX);
-    let heard_ns = lost.seen_ns.saturating_sub(origin.start_ns);
-    let sent_until_ns = match lost.is_gone {
-        true => lost.until_ns.saturating_add(beat_ns).max(heard_ns.saturating_add(2 * beat_ns)),
-        false => heard_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns),
-    };
+    let alive_ns = lost.gone_ns.unwrap_or(lost.seen_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns));
+    let sent_until_ns = alive_ns.saturating_sub(origin.start_ns).max(lost.until_ns);
     let least = if sent_until_ns < to_ns { due_between(part, sent_until_ns..to_ns)? } else { 0 };
     Some((least, most))
 }
@@ -677,18 +675,18 @@ async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) {
     }
 }
 
-/// Asks the server about agents that are silent: whether it still has their connections.
+/// Asks the server about agents that missed a heartbeat: whether it still has their connections.
 async fn look_for_gone(client: &Client, subjects: &Subjects, shared: &Shared) {
     let mut beat = tokio::time::interval(BEAT);
     loop {
         beat.tick().await;
-        let silent = shared.crew().silent(now_ns());
-        for (slot, epoch) in silent {
+        let quiet = shared.crew().quiet(now_ns());
+        for (slot, epoch) in quiet {
             let asked = client.request(subjects.alive(slot, epoch), Vec::new().into());
             match tokio::time::timeout(BEAT, asked).await {
                 Ok(Ok(_)) => shared.change(|crew| crew.seen(slot, epoch, now_ns())),
                 Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
-                    shared.change(|crew| crew.gone(slot, epoch));
+                    shared.change(|crew| crew.gone(slot, epoch, now_ns()));
                 }
                 Ok(Err(_)) | Err(_) => {}
             }
