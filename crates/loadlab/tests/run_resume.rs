@@ -42,6 +42,8 @@ fn a_run_that_was_killed_goes_on() {
     std::fs::remove_file(lab.path().join("plan.yaml")).expect("it is there");
     lab.loadlab(&["resume", &name]).expect(2, &["the plan plan.yaml is not there", "--plan says where"]);
     lab.file("moved.yaml", &text);
+    let other = ["resume", &name, "--plan", "moved.yaml", "--set", "load.users=2"];
+    lab.loadlab(&other).expect(2, &["--set load.users=…: the run was not begun with a secret there"]);
     let ran = lab.loadlab(&["resume", &name, "--plan", "moved.yaml"]);
     ran.expect(0, &[&format!("{there} of 4 trials are there; the others are made now")]);
     for ((case, trial), before) in made.iter().zip(&before) {

@@ -232,11 +232,18 @@ fn new_key(lab: &Lab, name: &str) -> String {
 }
 
 /// Two agents and a load under way.
-fn under_way(lab: &Lab, nats: &Nats, load: &str) -> (Vec<Agent>, crate::run_support::Running) {
+fn under_way(
+    lab: &Lab,
+    nats: &Nats,
+    load: &str,
+    options: &[&str],
+) -> (Vec<Agent>, crate::run_support::Running) {
     let key = new_key(lab, "key");
+    lab.file("key.public", &key);
     let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
     let agents = ["one", "two"].map(|name| Agent::start(lab, nats, name, &more)).into();
-    let args = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "key"];
+    let url = nats.url();
+    let args = [&["--swarm", &url, "--slots", "2", "--swarm-key", "key"], options].concat();
     let running = lab.start(&counted(load), &args);
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
@@ -249,7 +256,7 @@ fn under_way(lab: &Lab, nats: &Nats, load: &str) -> (Vec<Agent>, crate::run_supp
 fn a_nats_server_that_is_killed_and_started_again() {
     let lab = Lab::new();
     let mut nats = Nats::start(&lab);
-    let (_agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 6s\n");
+    let (_agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 6s\n", &[]);
     nats.kill();
     nats.again();
     let ran = running.end();
@@ -268,7 +275,7 @@ fn a_nats_server_that_is_killed_and_started_again() {
 fn a_nats_server_that_stays_away() {
     let lab = Lab::new();
     let mut nats = Nats::start(&lab);
-    let (agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 10m\n");
+    let (agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 10m\n", &[]);
     nats.kill();
     running.signal(Signal::INT);
     let ran = running.end();
@@ -310,14 +317,8 @@ fn check_coverage(summary: &Value, schedule: u64) {
 fn the_others_go_on_without_a_lost_agent() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
-    let key = new_key(&lab, "key");
-    let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
-    let mut agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
-    let url = nats.url();
-    let args = ["--swarm", &url, "--slots", "2", "--swarm-key", "key", "--on-lost-agent", "degrade"];
-    let running = lab.start(&counted("  rate: 100\n  duration: 9s\n"), &args);
-    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
-    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    let load = "  rate: 100\n  duration: 9s\n";
+    let (mut agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "degrade"]);
     agents[1].child.kill().expect("it can be killed");
     let ran = running.end();
     let summary = lab.record().summary("default", 1);
@@ -327,7 +328,7 @@ fn the_others_go_on_without_a_lost_agent() {
     let lost = &summary["agents"][slot_of(&agents[1]) as usize]["lost"][0];
     assert_eq!((&lost["agent"], &lost["replaced_at_s"]), (&"two".into(), &Value::Null), "{summary:#}");
     let notes = record_notes(&lab);
-    assert!(notes.contains("agent two (slot ") && notes.contains("; the other 1 go on"), "{notes}");
+    assert!(notes.contains("agent two (slot ") && notes.contains("; the others go on"), "{notes}");
 }
 
 /// An agent without a part takes the place of a lost one, in the middle of the load.
@@ -335,15 +336,11 @@ fn the_others_go_on_without_a_lost_agent() {
 fn another_agent_takes_the_place_of_a_lost_one() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
-    let key = new_key(&lab, "key");
-    let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
-    let mut agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
-    let url = nats.url();
-    let args = ["--swarm", &url, "--slots", "2", "--swarm-key", "key", "--on-lost-agent", "replace"];
-    let running = lab.start(&counted("  rate: 100\n  duration: 14s\n"), &args);
-    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
-    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
-    let spare = Agent::start(&lab, &nats, "spare", &more);
+    let load = "  rate: 100\n  duration: 14s\n";
+    let (mut agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "replace"]);
+    let key = std::fs::read_to_string(lab.path().join("key.public")).expect("it was written");
+    let spare =
+        Agent::start(&lab, &nats, "spare", &["--coordinator-key", key.trim(), "--threads", "1", "--once"]);
     let slot = slot_of(&agents[1]);
     agents[1].child.kill().expect("it can be killed");
     let ran = running.end();

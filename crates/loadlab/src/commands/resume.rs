@@ -58,6 +58,17 @@ fn not_resumed(manifest: &Manifest) -> Option<String> {
     None
 }
 
+/// Whether `PATH=VALUE` is of this path.
+fn is_of(path: &str, assignment: &str) -> bool {
+    assignment.strip_prefix(path).is_some_and(|value| value.starts_with('='))
+}
+
+/// Whether the recorded options set this path to something with a secret.
+fn is_secret(path: &str, options: &[String]) -> bool {
+    let sets = options.iter().filter_map(|option| option.strip_prefix("--set "));
+    sets.filter(|assignment| is_of(path, assignment)).any(|assignment| assignment.contains(MASK))
+}
+
 /// The command line that the run was begun with, with what is different this time.
 fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
     let plan = args.plan.clone().unwrap_or_else(|| manifest.plan_path.clone().into());
@@ -68,12 +79,16 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
             plan.display()
         ));
     }
+    if let Some((path, _)) = args.set.iter().find(|(path, _)| !is_secret(path, &manifest.options)) {
+        return Err(format!(
+            "--set {path}=…: the run was not begun with a secret there\nhint: other values are those of the record; a change \
+             is another experiment, for `loadlab run`"
+        ));
+    }
     let mut words = vec!["loadlab".into(), "run".into(), plan.into_os_string()];
     for option in &manifest.options {
         let (name, value) = option.split_once(' ').unwrap_or((option, ""));
-        let is_given =
-            |(path, _): &(String, String)| value.strip_prefix(path).is_some_and(|v| v.starts_with('='));
-        if name == "--set" && args.set.iter().any(is_given) {
+        if name == "--set" && args.set.iter().any(|(path, _)| is_of(path, value)) {
             continue;
         }
         if value.contains(MASK) {

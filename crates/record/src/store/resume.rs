@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::write::RunWriter;
+use super::write::{RunWriter, make_or_check};
 use super::{CASES, RunRecord, StoreError, read_summaries};
 use crate::secrets::Secrets;
 use crate::summary::Summary;
@@ -35,13 +35,14 @@ impl RunRecord {
 /// is moved aside, into a folder of the record.
 ///
 /// # Errors
-/// Those of [`read_summaries`]; [`StoreError::Write`] if something cannot be moved.
+/// Those of [`read_summaries`]; [`StoreError::NotOwn`] if others could write to it; [`StoreError::Write`] if something cannot be moved.
 pub fn resume(
     dir: &Path,
     secrets: &Secrets,
     keeps: impl Fn(&Summary) -> bool,
 ) -> Result<Resumed, StoreError> {
     let record = read_summaries(dir)?;
+    make_or_check(dir)?;
     let kept = record.kept(keeps);
     for (place, case) in record.cases.iter().enumerate() {
         for trial in case.trials.iter().filter(|trial| !kept.contains_key(&(place, trial.number))) {

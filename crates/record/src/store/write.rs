@@ -110,7 +110,7 @@ impl RunWriter {
 }
 
 /// Makes a folder for a record; an existing one must belong to the user.
-fn make_or_check(dir: &Path) -> Result<()> {
+pub(super) fn make_or_check(dir: &Path) -> Result<()> {
     let failed = |e| StoreError::write("create", dir, e);
     if let Some(above) = dir.parent() {
         fs::create_dir_all(above).map_err(failed)?;
