@@ -630,13 +630,78 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
         .replace("name: test\n", "name: test\nallow_hosts: [\"192.0.2.1\"]\n")
         .replace("post: \"http://127.0.0.1:${components.web.port}/", "post: \"http://192.0.2.1:9/");
     refused(&elsewhere, "192.0.2.1");
-    let body = counted("  rate: 10\n  duration: 1s\n")
-        .replace("/items/${unique}\" }", "/items/${unique}\", body: { file: body } }");
-    lab.file("body", "text");
-    let ran = lab.run(&body, &swarm);
-    ran.expect(2, &["step 1 of `load` needs the file", "body`, and files do not travel to agents"]);
+    drop(agents);
+}
+
+/// Bodies, feeds and lists of URLs reach agents that do not have the plan's folder, and are removed afterwards. What a plan
+/// takes from a file as a value, and private keys, are not sent.
+#[test]
+fn files_reach_agents() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    let more = ["--coordinator-key", &key, "--threads", "1"];
+    let agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
+    let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "key"];
+    let journey = "  feeds: { orders: { file: orders.csv, once: true } }\n  journey:\n    - post: \
+                   \"http://127.0.0.1:${components.web.port}/items/${unique}\"\n      headers: { X-Order: \"${orders.id}\" }\n      body: { file: body }\n";
+    let plan_of = |more: &str| {
+        let old = "  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
+        let text = counted("  users: 2\n  requests: 200\n");
+        assert!(text.contains(old), "{text}");
+        text.replace(old, &format!("{journey}{more}"))
+    };
+    // Larger than one message.
+    let body = "x".repeat(300_000);
+    lab.file("body", &body);
+    let rows: String = (1..=200).map(|id| format!("{id}\n")).collect();
+    lab.file("orders.csv", &format!("id\n{rows}"));
+    let ran = lab.run(&plan_of(""), &swarm);
+    assert!(lab.record().dir.exists(), "{}", ran.err);
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(
+        (&summary["requests"]["ok"], &summary["agents"][1]["agent"].is_string()),
+        (&200.into(), &true)
+    );
+    assert!(summary["bytes"]["sent"].as_u64() > Some(200 * 300_000), "{}", summary["bytes"]);
+    assert_eq!(summary["probes"]["posted"]["last"], 200.0);
+    let found = ["accepted", "lost_max", "doubled"].map(|name| summary["loss"][name].as_u64());
+    assert_eq!(found, [Some(200), Some(0), Some(0)], "{}", summary["loss"]);
+    for name in ["one", "two"] {
+        let spool = lab.path().join(format!("spool-{name}"));
+        eventually("its files are removed", || {
+            std::fs::read_dir(&spool).ok()?.next().is_none().then_some(())
+        });
+    }
+    std::fs::remove_dir_all(lab.record().dir).expect("it is there");
+
+    std::fs::remove_file(lab.path().join("body")).expect("it is there");
+    lab.run(&plan_of(""), &swarm)
+        .expect(5, &["/body cannot be sent to agents: it does not exist", "hint: agents receive"]);
+    lab.file("body", &body);
+    lab.file("token", "a long secret");
+    let of_file = plan_of("").replace("${orders.id}", "${orders.id} ${file:token}");
+    lab.run(&of_file, &swarm).expect(2, &["takes a value from `${file:token}`, and such a file is not sent"]);
+    lab.file("c.pem", "none");
+    let tls = "  tls: { cert: c.pem, key: c.pem }\n";
+    lab.run(&plan_of(tls), &swarm)
+        .expect(2, &["a load needs the private key `", "keys are not sent to agents"]);
     // Agents on this machine have the plan's folder.
-    let ran = run_local(&lab, &body, &["--swarm", "local:2"]);
+    let ran = run_local(&lab, &plan_of(""), &["--swarm", "local:2"]);
     ran.expect_however_busy(&[lab.record().summary("default", 1)], false);
     drop(agents);
+}
+
+/// Whoever can change what an agent keeps could have it send something else.
+#[test]
+fn a_folder_that_others_can_write_to_is_not_used() {
+    let lab = Lab::new();
+    let open = lab.path().join("open");
+    std::fs::create_dir(&open).expect("a folder can be made");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).expect("its mode");
+    let key = new_key(&lab, "key");
+    let ran =
+        lab.loadlab(&["agent", "--nats", "nats://127.0.0.1:1", "--coordinator-key", &key, "--spool", "open"]);
+    ran.expect(2, &["reports cannot be kept in open: others can write to it (mode 0777)", "hint: --spool"]);
 }

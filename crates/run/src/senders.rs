@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loadlab_load::LoadSpec;
 use loadlab_load::journey::capture::Slots;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Body, Isolation, MessageContent, PartContent, Plan, Step};
+use loadlab_plan::{Body, Isolation, LoadSpec as Planned, MessageContent, PartContent, Plan, Step};
 use loadlab_record::summary::AgentSummary;
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,7 @@ pub struct RemoteLoad {
 /// The plan has no such load; it cannot be sent from here, or must not be.
 pub fn spec_of(
     plan: &Plan,
-    plan_dir: &Path,
+    files: &PlanFiles,
     load: &RemoteLoad,
     allowed: &Allowed,
     threads: usize,
@@ -97,44 +97,90 @@ pub fn spec_of(
         (Some(_), _) => None,
         (None, cases) => cases.iter().find(|case| case.name == load.case).cloned(),
     };
-    let planned = case.as_ref().and_then(|case| case.loads.iter().find(|planned| planned.name == load.load));
-    let planned =
+    let planned = case.and_then(|case| case.loads.into_iter().find(|planned| planned.name == load.load));
+    let mut planned =
         planned.ok_or_else(|| format!("the plan has no load `{}` in a case `{}`", load.load, load.case))?;
+    let plan_dir = match files {
+        PlanFiles::Folder(dir) => dir.as_path(),
+        PlanFiles::Received(received) => {
+            for (file, what) in files_of_load(&mut planned) {
+                let path = received.get(file.as_str());
+                let path =
+                    path.ok_or_else(|| format!("{what} needs the file `{file}`, which was not sent"))?;
+                *file = path.display().to_string();
+            }
+            // No other file is read.
+            Path::new("/nonexistent")
+        }
+    };
+    let planned = &planned;
     let names = |name: &str| load.names.get(name).cloned();
     let shared = Slots::new(0);
     let desk = RequestContext { load: planned, plan_dir, names: &names, shared: &shared, shared_names: &[] };
     translate::load_spec(&desk, allowed, threads).map(|(spec, _)| spec).map_err(|error| error.to_string())
 }
 
-/// The first file that a load of the plan needs, and what for; `None` if loads need none. Files do not travel with a
-/// plan.
-pub fn file_of(plan: &Plan) -> Option<(String, String)> {
-    plan.cases().iter().flat_map(|case| &case.loads).find_map(|load| {
-        let of_steps = all_steps(load).find_map(|(_, step, what)| Some((file_of_step(step)?, what)));
-        let feed =
-            || load.script.feeds.first().map(|feed| (feed.file.clone(), format!("feed `{}`", feed.name)));
-        let tls = &load.http.tls;
-        let certificate = || tls.ca.clone().or_else(|| tls.identity.as_ref().map(|(file, _)| file.clone()));
-        let of_tls = || certificate().map(|file| (file, format!("`tls` of `{}`", load.name)));
-        of_steps.or_else(feed).or_else(of_tls)
-    })
+/// Where a process has the files that loads of a plan need.
+#[derive(Clone, Debug)]
+pub enum PlanFiles {
+    /// In the plan's folder.
+    Folder(PathBuf),
+    /// The coordinator sent them; by name, as the plan has it.
+    Received(BTreeMap<String, PathBuf>),
 }
 
-fn file_of_step(step: &Step) -> Option<String> {
-    let of_body = match &step.body {
-        Body::File(file) => Some(file.clone()),
-        Body::Multipart(parts) => parts.iter().find_map(|part| match &part.content {
-            PartContent::File(file, _) => Some(file.clone()),
+/// The files that loads of the plan need, by name, each with what needs it first.
+pub fn files_of(plan: &Plan) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for load in plan.cases().iter().flat_map(|case| &case.loads) {
+        for (file, what) in files_of_load(&mut load.clone()) {
+            if !all.iter().any(|(known, _)| known == file) {
+                all.push((file.clone(), what));
+            }
+        }
+    }
+    all
+}
+
+/// The names of a load's files, each with what needs it.
+fn files_of_load(load: &mut Planned) -> Vec<(&mut String, String)> {
+    let whats: Vec<String> = all_steps(load).map(|(_, _, what)| what).collect();
+    let Planned { name, script, journey, http, .. } = load;
+    let steps = script.user_setup.iter_mut().chain(journey).chain(&mut script.user_teardown);
+    let mut files = Vec::new();
+    for (step, what) in steps.zip(whats) {
+        files.extend(files_of_step(step).into_iter().map(|file| (file, what.clone())));
+    }
+    files.extend(script.feeds.iter_mut().map(|feed| (&mut feed.file, format!("feed `{}`", feed.name))));
+    let of_tls =
+        http.tls.ca.iter_mut().chain(http.tls.identity.iter_mut().flat_map(|(cert, key)| [cert, key]));
+    files.extend(of_tls.map(|file| (file, format!("`tls` of `{name}`"))));
+    files
+}
+
+fn files_of_step(step: &mut Step) -> Vec<&mut String> {
+    let mut files = Vec::new();
+    match &mut step.body {
+        Body::File(file) => files.push(file),
+        Body::Multipart(parts) => files.extend(parts.iter_mut().filter_map(|part| match &mut part.content {
+            PartContent::File(file, _) => Some(file),
             PartContent::Text(_) => None,
-        }),
-        Body::Empty | Body::Text(_) | Body::Json(_) | Body::Form(_) => None,
-    };
-    let messages = step.websocket.iter().flat_map(|talk| &talk.messages);
-    let of_message = messages.filter_map(|message| message.send.as_ref()).find_map(|content| match content {
-        MessageContent::File(file) => Some(file.clone()),
+        })),
+        Body::Empty | Body::Text(_) | Body::Json(_) | Body::Form(_) => {}
+    }
+    let messages = step.websocket.iter_mut().flat_map(|talk| &mut talk.messages);
+    files.extend(messages.filter_map(|message| match message.send.as_mut()? {
+        MessageContent::File(file) => Some(file),
         MessageContent::Text(_) | MessageContent::Bytes(_) => None,
-    });
-    of_body.or(of_message).or_else(|| step.urls.clone())
+    }));
+    files.extend(&mut step.urls);
+    files
+}
+
+/// The file with the private key of a client certificate, if a load of the plan has one.
+pub fn private_key_of(plan: &Plan) -> Option<&str> {
+    let mut loads = plan.cases().iter().flat_map(|case| &case.loads);
+    loads.find_map(|load| load.http.tls.identity.as_ref().map(|(_, key)| key.as_str()))
 }
 
 /// Why a plan's loads cannot be sent by other processes, in words; `None` if they can.

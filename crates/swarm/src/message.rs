@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Agents and coordinators with different numbers do not understand one another.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A run that agents may take part in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,19 @@ pub struct Announcement {
     pub open: Vec<OpenSlot>,
     /// What all loads of the run have in common.
     pub bundle: Value,
+    /// Files that agents receive before the first load.
+    pub files: Vec<FileOffer>,
+}
+
+/// A file that agents receive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileOffer {
+    /// Its name, without folders.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Hexadecimal.
+    pub sha256: String,
 }
 
 /// A slot without an agent.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,8 @@ use loadlab_load::resident;
 use loadlab_load::spec::Model;
 use loadlab_load::target::Allowed;
 use loadlab_plan::Plan;
-use loadlab_run::senders::{RemoteLoad, spec_of};
+use loadlab_record::files;
+use loadlab_run::senders::{PlanFiles, RemoteLoad, spec_of};
 use loadlab_swarm::nats::Server;
 use loadlab_swarm::nats::agent::{AgentOptions, Loads, serve};
 use loadlab_swarm::signed::{SigningKey, VerifyingKey};
@@ -52,6 +53,12 @@ pub fn command(args: &AgentArgs) -> Ended {
     };
     resident::leave_start_behind();
     let name = args.name.clone().unwrap_or_else(default_name);
+    let spool =
+        args.spool.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("loadlab-agent-{name}")));
+    if let Err(why) = own_folder(&spool) {
+        let hint = "--spool names another folder";
+        return wrong(format!("reports cannot be kept in {}: {why}\nhint: {hint}", spool.display()));
+    }
     let options = AgentOptions {
         server: Server {
             url,
@@ -61,10 +68,7 @@ pub fn command(args: &AgentArgs) -> Ended {
         },
         coordinator,
         threads: args.threads.unwrap_or_else(|| default_threads(&[])),
-        spool: args
-            .spool
-            .clone()
-            .unwrap_or_else(|| std::env::temp_dir().join(format!("loadlab-agent-{name}"))),
+        spool,
         name,
         once: args.once,
     };
@@ -101,6 +105,17 @@ fn new_key(path: &Path) -> Ended {
     }
 }
 
+/// Makes a folder that nobody else can read, unless it exists. One that others can write to is refused: an agent sends what
+/// its files say.
+fn own_folder(path: &Path) -> Result<(), String> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    match made.and_then(|()| files::not_ones_own(path)) {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => Err(why),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The machine and the process: no other agent has both.
 fn default_name() -> String {
     let uname = rustix::system::uname();
@@ -120,7 +135,13 @@ struct PlannedLoads {
 }
 
 impl Loads for PlannedLoads {
-    fn load(&self, bundle: &Value, what: &Value, threads: usize) -> Result<LoadSpec, String> {
+    fn load(
+        &self,
+        bundle: &Value,
+        files: &[PathBuf],
+        what: &Value,
+        threads: usize,
+    ) -> Result<LoadSpec, String> {
         let wrong = |error: serde_json::Error| format!("the order cannot be understood: {error}");
         let bundle: Bundle = serde_json::from_value(bundle.clone()).map_err(wrong)?;
         let load: RemoteLoad = serde_json::from_value(what.clone()).map_err(wrong)?;
@@ -139,10 +160,6 @@ impl Loads for PlannedLoads {
                 exit::note(note);
             }
         }
-        // A plan may name any file of this machine.
-        if let Some(why) = bundle.needs_folder(&plan).filter(|_| !self.trusts_plan) {
-            return Err(why);
-        }
         let hosts = plan.allow_hosts.iter().chain(&bundle.allow_hosts);
         let is_allowed = |host: &&String| {
             self.trusts_plan || self.allow_hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
@@ -154,7 +171,12 @@ impl Loads for PlannedLoads {
             addresses: if self.trusts_plan { load.addresses.clone() } else { Vec::new() },
             ..Allowed::default()
         };
-        let mut spec = spec_of(&plan, &dir, &load, &allowed, threads)?;
+        // A plan may name any file of this machine.
+        let files = match self.trusts_plan {
+            true => PlanFiles::Folder(dir),
+            false => PlanFiles::Received(bundle.files.iter().cloned().zip(files.iter().cloned()).collect()),
+        };
+        let mut spec = spec_of(&plan, &files, &load, &allowed, threads)?;
         spec.secrets = mask::secrets();
         Ok(spec)
     }

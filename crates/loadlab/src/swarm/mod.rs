@@ -4,6 +4,7 @@
 
 mod local;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use loadlab_load::target::Resolved;
 use loadlab_plan::{LoadSpec as PlannedLoad, Options, Outside, Plan, Reference, Until};
 use loadlab_record::summary::{AgentSummary, LostAgent, Requests};
 use loadlab_run::rfc3339_now;
-use loadlab_run::senders::{ReadySenders, RemoteLoad, Senders, SentLoad, file_of, not_by_others};
+use loadlab_run::senders::{
+    ReadySenders, RemoteLoad, Senders, SentLoad, files_of, not_by_others, private_key_of,
+};
 use loadlab_swarm::nats::coordinator::{Coordinator, Loss, LossPolicy, ReadyLoad, RunOffer};
 use loadlab_swarm::nats::{Server, SwarmError};
 use loadlab_swarm::signed::SigningKey;
@@ -30,9 +33,8 @@ const GATHER: Duration = Duration::from_secs(60);
 /// From the decision that a load begins to its beginning.
 const LEAD_NS: u64 = 1_000_000_000;
 
-/// Why a plan that needs files is refused.
-const NO_FILES: &str = ", and files do not travel to agents\nhint: `--swarm local:N` has agents on this machine, which \
-                        have the plan's folder";
+/// What can be done with a plan that needs what is not sent.
+const IS_HERE: &str = "\nhint: `--swarm local:N` has agents on this machine, which have the plan's folder";
 
 /// What all loads of a run have in common.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,6 +57,8 @@ pub struct Bundle {
     pub allow_hosts: Vec<String>,
     /// `--resolve`.
     pub resolved: Vec<String>,
+    /// Names of the files that agents receive with it, in their order.
+    pub files: Vec<String>,
 }
 
 impl Bundle {
@@ -71,17 +75,14 @@ impl Bundle {
         }
     }
 
-    /// Why loads of the plan can be sent only where its folder is, in words; `None` if they can be sent anywhere.
-    pub fn needs_folder(&self, plan: &Plan) -> Option<String> {
-        let of_load = file_of(plan).map(|(file, what)| format!("{what} needs the file `{file}`{NO_FILES}"));
-        of_load.or_else(|| self.asks_for_file())
-    }
-
-    /// The same for files whose content the plan takes as a value: they would be read with the plan.
+    /// Why the plan can be read only where its folder is, in words; `None` if it can be read anywhere. What it takes from a
+    /// file as a value is likely to be a secret.
     pub fn asks_for_file(&self) -> Option<String> {
         let asked = Plan::asks_for(&self.text, &self.options()).into_iter();
         let file = asked.into_iter().find(|asked| matches!(asked, Reference::File(_)))?;
-        Some(format!("the plan takes a value from `${{{file}}}`{NO_FILES}"))
+        Some(format!(
+            "the plan takes a value from `${{{file}}}`, and such a file is not sent to agents{IS_HERE}"
+        ))
     }
 }
 
@@ -137,20 +138,28 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
         let exit = if cancel.is_cancelled() { Exit::Interrupted } else { Exit::CouldNotRun };
         Ended::error(exit, format!("--swarm: {error}"))
     };
-    let described = bundle_of(wanted);
-    let bundle = serde_json::to_value(&described).expect("texts");
+    let stopped = || cancel.is_cancelled();
+    let mut described = bundle_of(wanted);
     let (swarm, agents) = match place {
         SwarmPlace::Local(agents) => {
             let key = SigningKey::new();
             let local = LocalSwarm::start(*agents, &key.public());
             let local = local.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--swarm: {why}")))?;
             let server = local.server();
-            let offer = RunOffer { server, run: run_id(), slots: *agents, bundle, key, on_loss };
-            let coordinator = Arc::new(Coordinator::start(offer).map_err(failed)?);
+            let bundle = serde_json::to_value(&described).expect("texts");
+            let offer =
+                RunOffer { server, run: run_id(), slots: *agents, bundle, files: Vec::new(), key, on_loss };
+            let coordinator = Arc::new(Coordinator::start(offer, &stopped).map_err(failed)?);
             (Swarm { coordinator, _local: Some(local), agents: *agents }, *agents)
         }
         SwarmPlace::Nats(url) => {
-            if let Some(why) = described.needs_folder(wanted.plan) {
+            let of_key = || {
+                let key = private_key_of(wanted.plan)?;
+                Some(format!(
+                    "a load needs the private key `{key}`, and keys are not sent to agents{IS_HERE}"
+                ))
+            };
+            if let Some(why) = described.asks_for_file().or_else(of_key) {
                 return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}")));
             }
             let missing = |what: &str| Ended::error(Exit::BadPlan, format!("--swarm nats://… needs {what}"));
@@ -166,8 +175,11 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
                 ca: wanted.args.swarm_ca.clone(),
                 name: "loadlab coordinator".to_owned(),
             };
-            let offer = RunOffer { server, run: run_id(), slots: agents, bundle, key, on_loss };
-            let coordinator = Arc::new(Coordinator::start(offer).map_err(failed)?);
+            described.files = files_of(wanted.plan).into_iter().map(|(file, _)| file).collect();
+            let files = described.files.iter().map(|file| Path::new(&described.dir).join(file)).collect();
+            let bundle = serde_json::to_value(&described).expect("texts");
+            let offer = RunOffer { server, run: run_id(), slots: agents, bundle, files, key, on_loss };
+            let coordinator = Arc::new(Coordinator::start(offer, &stopped).map_err(failed)?);
             (Swarm { coordinator, _local: None, agents }, agents)
         }
     };
@@ -207,6 +219,7 @@ fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
         case: cases_glob,
         allow_hosts: wanted.allow_hosts.to_vec(),
         resolved: wanted.resolved.iter().map(ToString::to_string).collect(),
+        files: Vec::new(),
     }
 }
 

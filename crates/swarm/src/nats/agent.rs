@@ -22,12 +22,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{ANNOUNCED, BEAT, HEADER_BYTES, REPORT, Server, Subjects, SwarmError};
-use super::{context_of, follow, keep, runtime};
+use super::{context_of, files, follow, keep, runtime};
 use crate::block::{pack_counted, pack_ended};
 use crate::clock::{Bounds, Exchange};
 use crate::crew::LOST_NS;
 use crate::message::{
-    Announcement, Answer, Claim, Clock, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION,
+    Announcement, Answer, Claim, Clock, FileOffer, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION,
 };
 use crate::signed::VerifyingKey;
 use crate::spool::Spool;
@@ -63,11 +63,18 @@ pub struct AgentOptions {
 
 /// Makes loads from what the coordinator says of them.
 pub trait Loads: Send + Sync {
-    /// The load that `what` of a run with this `bundle` is, with `threads` load threads here unless it says otherwise.
+    /// The load that `what` of a run with this `bundle` and these `files` is, with `threads` load threads here unless it
+    /// says otherwise.
     ///
     /// # Errors
     /// Why it cannot or must not be sent from here, in words.
-    fn load(&self, bundle: &Value, what: &Value, threads: usize) -> Result<LoadSpec, String>;
+    fn load(
+        &self,
+        bundle: &Value,
+        files: &[PathBuf],
+        what: &Value,
+        threads: usize,
+    ) -> Result<LoadSpec, String>;
 
     /// Whether this agent may send its part of a load.
     ///
@@ -129,7 +136,7 @@ impl Agent<'_> {
                 Some(place) => {
                     done.push(run.clone());
                     (self.tell)(&format!("run {run}: slot {} of {slots}", place.slot));
-                    self.run(&subjects, place, announcement.bundle).await;
+                    self.run(&subjects, place, announcement.bundle, &announcement.files).await;
                     (self.tell)(&format!("run {run}: over"));
                     if self.options.once {
                         return;
@@ -190,7 +197,7 @@ impl Agent<'_> {
     }
 
     /// Takes part in a run until it is over.
-    async fn run(&self, subjects: &Subjects, place: OpenSlot, bundle: Value) {
+    async fn run(&self, subjects: &Subjects, place: OpenSlot, bundle: Value, offered: &[FileOffer]) {
         let (say, said) = mpsc::unbounded_channel();
         let crew = Arc::new(Under {
             clock: Mutex::new(Bounds::default()),
@@ -202,14 +209,18 @@ impl Agent<'_> {
             agent: self,
             place,
             bundle,
+            files: Ok(Arc::default()),
             under: crew.clone(),
             say,
             next_order: 0,
             spool: self.options.spool.join(format!("{}-{}-{}", subjects.run, place.slot, place.epoch)),
         };
         let spool = work.spool.clone();
-        let orders =
-            follow(&self.context, subjects, subjects.orders(), |message| work.order(message, subjects));
+        let orders = async {
+            let received = files::receive(&self.context, subjects, offered, &spool.join("files")).await;
+            work.files = received.map(Arc::new);
+            follow(&self.context, subjects, subjects.orders(), |message| work.order(message, subjects)).await;
+        };
         tokio::select! {
             () = orders => {}
             () = self.say(subjects, place, said) => {}
@@ -225,7 +236,7 @@ impl Agent<'_> {
         }
         crew.abort_all();
         // It was for this run alone.
-        let _ = std::fs::remove_dir_all(spool);
+        let _ = std::fs::remove_dir_all(&spool);
     }
 
     /// Sends what the loads have to say, in order, each until the server has it.
@@ -412,6 +423,8 @@ struct Work<'a> {
     agent: &'a Agent<'a>,
     place: OpenSlot,
     bundle: Value,
+    /// Those of the run; `Err` has the reason why they are not here.
+    files: Result<Arc<Vec<PathBuf>>, String>,
     under: Arc<Under>,
     say: mpsc::UnboundedSender<Said>,
     next_order: u64,
@@ -468,6 +481,7 @@ impl Work<'_> {
             slot: self.place.slot,
             begun,
             bundle: self.bundle.clone(),
+            files: self.files.clone(),
             loads: self.agent.loads.clone(),
             threads: self.agent.options.threads,
             under: self.under.clone(),
@@ -499,6 +513,7 @@ struct PartOfLoad {
     slot: usize,
     begun: Option<Begun>,
     bundle: Value,
+    files: Result<Arc<Vec<PathBuf>>, String>,
     loads: Arc<dyn Loads>,
     threads: usize,
     under: Arc<Under>,
@@ -545,7 +560,8 @@ impl PartOfLoad {
 
     fn try_send(&self, order: &LoadOrder) -> Result<(), String> {
         let (before, threads, after) = order.share(self.slot).ok_or("the order does not know this slot")?;
-        let mut spec = self.loads.load(&self.bundle, &order.what, self.threads)?;
+        let files = self.files.as_ref().map_err(String::clone)?;
+        let mut spec = self.loads.load(&self.bundle, files, &order.what, self.threads)?;
         spec.threads = usize::try_from(threads).map_err(|_| "too many threads")?;
         spec.elsewhere = Elsewhere { before, after };
         self.loads.accepts(&spec)?;

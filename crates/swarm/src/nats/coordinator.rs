@@ -1,6 +1,8 @@
 //! The coordinator's end: announces a run, gathers its agents, orders loads, and hands their reports to the merging.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,11 +21,13 @@ use loadlab_record::load::Counts;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{ANNOUNCED, BEAT, HEADER_BYTES, Server, Subjects, SwarmError};
+use super::{ANNOUNCED, BEAT, HEADER_BYTES, Server, Subjects, SwarmError, files};
 use super::{REPORT, context_of, follow, keep, make_stream, runtime, slot_of};
 use crate::block::Block;
 use crate::crew::{Crew, LOST_NS, LostPart, Pieces, Readiness};
-use crate::message::{Announcement, Clock, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION};
+use crate::message::{
+    Announcement, Clock, FileOffer, JoinOrder, LoadOrder, Numbered, OpenSlot, Order, VERSION,
+};
 use crate::reduce::{Next, ReportId};
 use crate::signed::SigningKey;
 
@@ -31,6 +35,8 @@ use crate::signed::SigningKey;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long agents have to get ready for a load.
 const READY_NS: u64 = 60_000_000_000;
+/// And for each byte of the files that they receive first: 1 MB a second.
+const READY_NS_PER_BYTE: u64 = 1_000;
 /// How long the server may be unreachable in the middle of a load.
 const DEAF_NS: u64 = 60_000_000_000;
 /// How long it takes at most to tell agents that the run is over.
@@ -63,6 +69,8 @@ pub struct RunOffer {
     pub slots: usize,
     /// What all loads of the run have in common.
     pub bundle: Value,
+    /// Files that agents receive.
+    pub files: Vec<PathBuf>,
     /// What orders are signed with.
     pub key: SigningKey,
     /// What becomes of a load whose agent is lost.
@@ -71,9 +79,9 @@ pub struct RunOffer {
 
 impl RunOffer {
     /// What agents hear of it, signed.
-    fn announced(&self, open: Vec<OpenSlot>) -> Vec<u8> {
-        let (run, bundle) = (self.run.clone(), self.bundle.clone());
-        self.key.seal(&Announcement { version: VERSION, run, slots: self.slots, open, bundle })
+    fn announced(&self, open: Vec<OpenSlot>, files: &[FileOffer]) -> Vec<u8> {
+        let (run, bundle, files) = (self.run.clone(), self.bundle.clone(), files.to_vec());
+        self.key.seal(&Announcement { version: VERSION, run, slots: self.slots, open, bundle, files })
     }
 }
 
@@ -81,6 +89,8 @@ impl RunOffer {
 pub struct Coordinator {
     shared: Arc<Shared>,
     on_loss: LossPolicy,
+    /// How long agents have to get ready for a load.
+    ready_ns: u64,
     /// The number of the next order, and where orders go.
     orders: Mutex<(u64, mpsc::UnboundedSender<(u64, Order)>)>,
     /// Dropped when the thread is to end.
@@ -112,15 +122,17 @@ impl Shared {
 }
 
 impl Coordinator {
-    /// Reaches the server and announces the run.
+    /// Reaches the server, gives it the run's files, and announces the run.
     ///
     /// # Errors
-    /// The server cannot be reached, or keeps no streams.
-    pub fn start(offer: RunOffer) -> Result<Coordinator, SwarmError> {
+    /// The server cannot be reached, keeps no streams, or does not take the files; `cancelled`.
+    pub fn start(offer: RunOffer, cancelled: &dyn Fn() -> bool) -> Result<Coordinator, SwarmError> {
         let on_loss = offer.on_loss;
+        let sizes = offer.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
+        let ready_ns = READY_NS.saturating_add(sizes.sum::<u64>().saturating_mul(READY_NS_PER_BYTE));
         let shared = Arc::new(Shared { crew: Mutex::new(Crew::new(offer.slots)), changed: Condvar::new() });
         let (orders, queue) = mpsc::unbounded_channel();
-        let (stays, leaves) = oneshot::channel();
+        let (stays, mut leaves) = oneshot::channel();
         let (began, begun) = std::sync::mpsc::channel();
         let onto = shared.clone();
         let body = move || {
@@ -133,7 +145,8 @@ impl Coordinator {
                 let made = async {
                     let client = offer.server.connect().await?;
                     let context = context_of(&client);
-                    let bytes = offer.announced(Crew::new(offer.slots).open()).len();
+                    let files = files::offered(&offer.files)?;
+                    let bytes = offer.announced(Crew::new(offer.slots).open(), &files).len();
                     let most = client.max_payload().saturating_sub(HEADER_BYTES);
                     if bytes > most {
                         return Err(SwarmError::Agents(format!(
@@ -142,12 +155,21 @@ impl Coordinator {
                         )));
                     }
                     make_stream(&context, &subjects).await?;
-                    Ok((client, context))
+                    let sent = tokio::select! {
+                        sent = files::send(&context, &subjects, &offer.files, most) => sent,
+                        _ = &mut leaves => Err(SwarmError::Interrupted),
+                    };
+                    if let Err(error) = sent {
+                        let _ = context.delete_stream(subjects.stream()).await;
+                        return Err(error);
+                    }
+                    Ok((client, context, files))
                 };
                 match made.await {
-                    Ok((client, context)) => {
+                    Ok((client, context, files)) => {
                         let _ = began.send(Ok(()));
-                        let talk = Talk { client: &client, context: &context, subjects: &subjects, offer: &offer };
+                        let (client, context, subjects) = (&client, &context, &subjects);
+                        let talk = Talk { client, context, subjects, offer: &offer, files: &files };
                         talk.run(queue, leaves, &onto).await;
                     }
                     Err(error) => drop(began.send(Err(error))),
@@ -156,11 +178,21 @@ impl Coordinator {
         };
         let thread = std::thread::Builder::new().name("loadlab-swarm".into()).spawn(body);
         let thread = thread.map_err(SwarmError::Thread)?;
-        match begun.recv() {
+        let mut stays = Some(stays);
+        let begun = loop {
+            if cancelled() {
+                stays = None;
+            }
+            match begun.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Timeout) => {}
+                begun => break begun,
+            }
+        };
+        match begun {
             Ok(Ok(())) => {
-                let (stays, thread) = (Some(stays), Some(thread));
+                let thread = Some(thread);
                 let orders = Mutex::new((0, orders));
-                Ok(Coordinator { shared, on_loss, orders, stays, thread, loads: Mutex::new(0) })
+                Ok(Coordinator { shared, on_loss, ready_ns, orders, stays, thread, loads: Mutex::new(0) })
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(SwarmError::Agents("the swarm's own thread ended".to_owned())),
@@ -212,7 +244,7 @@ impl Coordinator {
             *loads += 1;
             *loads - 1
         };
-        let until_ns = now_ns() + READY_NS;
+        let until_ns = now_ns().saturating_add(self.ready_ns);
         let mut crew = self.shared.crew();
         let order = LoadOrder { load, first_id, threads: crew.threads(threads), what };
         let number = self.order(Order::Prepare(order.clone()));
@@ -231,7 +263,7 @@ impl Coordinator {
                 Readiness::Waiting(slots) if now_ns() >= until_ns => {
                     let names: Vec<String> =
                         slots.iter().map(|slot| format!("{} (slot {slot})", crew.name(*slot))).collect();
-                    let s = READY_NS / 1_000_000_000;
+                    let s = self.ready_ns / 1_000_000_000;
                     Some(SwarmError::Agents(format!("not ready within {s} s: {}", names.join(", "))))
                 }
                 Readiness::Waiting(_) if self.on_loss == LossPolicy::Replace => {
@@ -592,6 +624,7 @@ struct Talk<'t> {
     context: &'t Context,
     subjects: &'t Subjects,
     offer: &'t RunOffer,
+    files: &'t [FileOffer],
 }
 
 impl Talk<'_> {
@@ -602,7 +635,7 @@ impl Talk<'_> {
         leaves: oneshot::Receiver<()>,
         shared: &Shared,
     ) {
-        let Talk { client, context, subjects, offer } = *self;
+        let Talk { client, context, subjects, offer, files } = *self;
         let said = follow(context, subjects, subjects.said(), said_onto(subjects, shared));
         // A server that is gone must not keep a run from ending.
         let goodbye = async {
@@ -611,7 +644,7 @@ impl Talk<'_> {
         };
         tokio::select! {
             () = give(context, subjects, offer, queue) => {}
-            () = announce(client, offer, shared) => {}
+            () = announce(client, offer, files, shared) => {}
             () = hear(client, subjects, shared) => {}
             () = look_for_gone(client, subjects, shared) => {}
             () = tell_time(client, subjects) => {}
@@ -644,13 +677,13 @@ async fn give(
 }
 
 /// Announces the run every second: agents that come later join it, and all see that the coordinator lives.
-async fn announce(client: &Client, offer: &RunOffer, shared: &Shared) {
+async fn announce(client: &Client, offer: &RunOffer, files: &[FileOffer], shared: &Shared) {
     let mut beat = tokio::time::interval(BEAT);
     loop {
         beat.tick().await;
         let is_connected = client.connection_state() == State::Connected;
         shared.change(|crew| crew.connected(is_connected, now_ns()));
-        let sealed = offer.announced(shared.crew().open());
+        let sealed = offer.announced(shared.crew().open(), files);
         // While the server is gone nobody hears it.
         let _ = client.publish(ANNOUNCED, sealed.into()).await;
     }

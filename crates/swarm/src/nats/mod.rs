@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod coordinator;
+mod files;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,6 +66,14 @@ pub enum SwarmError {
     /// A file with credentials.
     #[error("cannot use the credentials {path}: {why}")]
     Credentials {
+        /// Which.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// A file that agents need.
+    #[error("the file {path} cannot be sent to agents: {why}")]
+    File {
         /// Which.
         path: String,
         /// Why.
@@ -171,6 +180,14 @@ impl Subjects {
     /// What an agent answers as long as it lives: the server says at once if nobody would.
     fn alive(&self, slot: usize, epoch: u32) -> String {
         format!("loadlab.{}.alive.{slot}.{epoch}", self.run)
+    }
+
+    fn file(&self, index: usize) -> String {
+        format!("loadlab.{}.kept.file.{index}", self.run)
+    }
+
+    fn files(&self) -> String {
+        format!("loadlab.{}.kept.file.*", self.run)
     }
 
     fn time(&self) -> String {
