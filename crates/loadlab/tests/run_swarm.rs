@@ -15,7 +15,7 @@ use crate::common::ports;
 use crate::run_support::{Lab, component, eventually, plan, processes_with};
 
 /// Posts ids, which the server counts and keeps.
-fn counted(load: &str) -> String {
+pub fn counted(load: &str) -> String {
     let probe =
         "  probes: { posted: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /posted } }\n";
     let journey = "  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
@@ -30,7 +30,7 @@ fn swarm_processes(lab: &Lab) -> Vec<u32> {
 
 /// Runs a plan with agents on this machine, whose folder is the lab's own.
 #[track_caller]
-fn run_local(lab: &Lab, text: &str, args: &[&str]) -> crate::run_support::Ran {
+pub fn run_local(lab: &Lab, text: &str, args: &[&str]) -> crate::run_support::Ran {
     std::fs::create_dir_all(lab.path().join("tmp")).expect("a folder can be made");
     lab.file("plan.yaml", text);
     let mut command = lab.command(&[&["run", "plan.yaml", "--out", &lab.run_name()], args].concat());
@@ -144,14 +144,14 @@ fn without_a_nats_server_the_package_is_named() {
 }
 
 /// A NATS server of a test's own.
-struct Nats {
-    child: Child,
-    port: u16,
-    streams: std::path::PathBuf,
+pub struct Nats {
+    pub child: Child,
+    pub port: u16,
+    pub streams: std::path::PathBuf,
 }
 
 impl Nats {
-    fn start(lab: &Lab) -> Nats {
+    pub fn start(lab: &Lab) -> Nats {
         let (port, streams) = (ports::unused().port(), lab.path().join("streams"));
         Nats { child: Nats::serve(port, &streams), port, streams }
     }
@@ -159,13 +159,17 @@ impl Nats {
     fn serve(port: u16, streams: &std::path::Path) -> Child {
         let mut command = Command::new("nats-server");
         command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(streams);
+        Nats::listening(command, port)
+    }
+
+    pub fn listening(mut command: Command, port: u16) -> Child {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("nats-server is installed (package nats-server)");
         eventually("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
         child
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
@@ -188,18 +192,18 @@ impl Drop for Nats {
 }
 
 /// An agent that a test starts.
-struct Agent {
-    child: Child,
-    log: std::path::PathBuf,
+pub struct Agent {
+    pub child: Child,
+    pub log: std::path::PathBuf,
 }
 
 impl Agent {
-    fn start(lab: &Lab, nats: &Nats, name: &str, more: &[&str]) -> Agent {
+    pub fn start(lab: &Lab, nats: &Nats, name: &str, more: &[&str]) -> Agent {
         let spool = lab.path().join(format!("spool-{name}")).display().to_string();
         Agent::start_at(lab, &nats.url(), name, &[more, &["--spool", &spool]].concat())
     }
 
-    fn start_at(lab: &Lab, url: &str, name: &str, more: &[&str]) -> Agent {
+    pub fn start_at(lab: &Lab, url: &str, name: &str, more: &[&str]) -> Agent {
         let log = lab.path().join(format!("{name}.log"));
         let mut command = lab.command(&["agent", "--nats", url, "--name", name]);
         command
@@ -209,7 +213,7 @@ impl Agent {
         Agent { child: command.spawn().expect("loadlab starts"), log }
     }
 
-    fn until_told(&self, text: &str) {
+    pub fn until_told(&self, text: &str) {
         eventually(text, || std::fs::read_to_string(&self.log).ok().filter(|log| log.contains(text)));
     }
 }
@@ -223,7 +227,7 @@ impl Drop for Agent {
 
 /// Makes a key in a file that nobody else can read; returns its public part.
 #[track_caller]
-fn new_key(lab: &Lab, name: &str) -> String {
+pub fn new_key(lab: &Lab, name: &str) -> String {
     let ran = lab.loadlab(&["agent", "--new-key", name]);
     ran.expect(0, &[]);
     let mode = std::fs::metadata(lab.path().join(name)).expect("the key").permissions().mode();
@@ -394,7 +398,7 @@ impl Link {
         Link { port, is_cut }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
@@ -591,117 +595,4 @@ fn a_coordinator_that_was_killed_is_resumed() {
     assert_eq!(summary["probes"]["posted"]["last"], 300.0);
     assert!(lab.record().dir.join("cut-off/default-1-1/ticks.jsonl").is_file());
     agents.iter().for_each(|agent| agent.until_told("nothing heard of the coordinator for "));
-}
-
-/// Agents follow the key they were given and no other, serve one run after another, and load only what both the plan
-/// and their own command line allow.
-#[test]
-fn agents_follow_one_coordinator_and_their_own_limits() {
-    let lab = Lab::new();
-    let nats = Nats::start(&lab);
-    let (ours, theirs) = (new_key(&lab, "ours"), new_key(&lab, "theirs"));
-    lab.loadlab(&["agent", "--new-key", "ours"]).expect(5, &["cannot write the key ours"]);
-    let stranger = Agent::start(&lab, &nats, "stranger", &["--coordinator-key", &theirs]);
-    let agents: Vec<Agent> = (1..=2)
-        .map(|n| {
-            let more = ["--coordinator-key", &ours, "--threads", "1", "--max-rate", "300"];
-            Agent::start(&lab, &nats, &format!("agent-{n}"), &more)
-        })
-        .collect();
-    let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "ours"];
-    for name in ["first", "second"] {
-        let text = counted("  rate: 200\n  duration: 1s\n");
-        let ran = lab.run(&text, &swarm);
-        let summary = lab.record().summary("default", 1);
-        ran.expect_however_busy(std::slice::from_ref(&summary), false);
-        assert_eq!(summary["probes"]["posted"]["last"], 200.0, "{name}: {:#}", summary["probes"]);
-        std::fs::remove_dir_all(lab.record().dir).expect("it is there");
-    }
-    stranger.until_told("not that of the coordinator's key");
-    let refused = |text: &str, why: &str| {
-        lab.run(text, &swarm).expect(5, &["agent agent-", " (slot ", why]);
-        std::fs::remove_dir_all(lab.record().dir).expect("it is there");
-    };
-    refused(
-        &counted("  rate: 1000\n  duration: 1s\n"),
-        "its part is 500 requests a second, and it may send 300",
-    );
-    let elsewhere = counted("  rate: 10\n  duration: 1s\n")
-        .replace("name: test\n", "name: test\nallow_hosts: [\"192.0.2.1\"]\n")
-        .replace("post: \"http://127.0.0.1:${components.web.port}/", "post: \"http://192.0.2.1:9/");
-    refused(&elsewhere, "192.0.2.1");
-    drop(agents);
-}
-
-/// Bodies, feeds and lists of URLs reach agents that do not have the plan's folder, and are removed afterwards. What a plan
-/// takes from a file as a value, and private keys, are not sent.
-#[test]
-fn files_reach_agents() {
-    let lab = Lab::new();
-    let nats = Nats::start(&lab);
-    let key = new_key(&lab, "key");
-    let more = ["--coordinator-key", &key, "--threads", "1"];
-    let agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
-    let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "key"];
-    let journey = "  feeds: { orders: { file: orders.csv, once: true } }\n  journey:\n    - post: \
-                   \"http://127.0.0.1:${components.web.port}/items/${unique}\"\n      headers: { X-Order: \"${orders.id}\" }\n      body: { file: body }\n";
-    let plan_of = |more: &str| {
-        let old = "  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
-        let text = counted("  users: 2\n  requests: 200\n");
-        assert!(text.contains(old), "{text}");
-        text.replace(old, &format!("{journey}{more}"))
-    };
-    // Larger than one message.
-    let body = "x".repeat(300_000);
-    lab.file("body", &body);
-    let rows: String = (1..=200).map(|id| format!("{id}\n")).collect();
-    lab.file("orders.csv", &format!("id\n{rows}"));
-    let ran = lab.run(&plan_of(""), &swarm);
-    assert!(lab.record().dir.exists(), "{}", ran.err);
-    let summary = lab.record().summary("default", 1);
-    ran.expect_however_busy(std::slice::from_ref(&summary), false);
-    assert_eq!(
-        (&summary["requests"]["ok"], &summary["agents"][1]["agent"].is_string()),
-        (&200.into(), &true)
-    );
-    assert!(summary["bytes"]["sent"].as_u64() > Some(200 * 300_000), "{}", summary["bytes"]);
-    assert_eq!(summary["probes"]["posted"]["last"], 200.0);
-    let found = ["accepted", "lost_max", "doubled"].map(|name| summary["loss"][name].as_u64());
-    assert_eq!(found, [Some(200), Some(0), Some(0)], "{}", summary["loss"]);
-    for name in ["one", "two"] {
-        let spool = lab.path().join(format!("spool-{name}"));
-        eventually("its files are removed", || {
-            std::fs::read_dir(&spool).ok()?.next().is_none().then_some(())
-        });
-    }
-    std::fs::remove_dir_all(lab.record().dir).expect("it is there");
-
-    std::fs::remove_file(lab.path().join("body")).expect("it is there");
-    lab.run(&plan_of(""), &swarm)
-        .expect(5, &["/body cannot be sent to agents: it does not exist", "hint: agents receive"]);
-    lab.file("body", &body);
-    lab.file("token", "a long secret");
-    let of_file = plan_of("").replace("${orders.id}", "${orders.id} ${file:token}");
-    lab.run(&of_file, &swarm).expect(2, &["takes a value from `${file:token}`, and such a file is not sent"]);
-    lab.file("c.pem", "none");
-    let tls = "  tls: { cert: c.pem, key: c.pem }\n";
-    lab.run(&plan_of(tls), &swarm)
-        .expect(2, &["a load needs the private key `", "keys are not sent to agents"]);
-    // Agents on this machine have the plan's folder.
-    let ran = run_local(&lab, &plan_of(""), &["--swarm", "local:2"]);
-    ran.expect_however_busy(&[lab.record().summary("default", 1)], false);
-    drop(agents);
-}
-
-/// Whoever can change what an agent keeps could have it send something else.
-#[test]
-fn a_folder_that_others_can_write_to_is_not_used() {
-    let lab = Lab::new();
-    let open = lab.path().join("open");
-    std::fs::create_dir(&open).expect("a folder can be made");
-    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).expect("its mode");
-    let key = new_key(&lab, "key");
-    let ran =
-        lab.loadlab(&["agent", "--nats", "nats://127.0.0.1:1", "--coordinator-key", &key, "--spool", "open"]);
-    ran.expect(2, &["reports cannot be kept in open: others can write to it (mode 0777)", "hint: --spool"]);
 }

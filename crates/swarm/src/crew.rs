@@ -158,6 +158,12 @@ impl Crew {
         self.members.get(slot).and_then(|member| member.claim.as_ref()).map_or("nobody", |claim| &claim.agent)
     }
 
+    /// What each slot's agent is called in orders.
+    pub fn ids(&self) -> Vec<String> {
+        let id = |member: &Member| member.claim.as_ref().map_or_else(String::new, |claim| claim.id.clone());
+        self.members.iter().map(id).collect()
+    }
+
     /// Load threads of each slot, for a load that says nothing about them or that wants a number on each.
     pub fn threads(&self, wanted: Option<u64>) -> Vec<u64> {
         let own = |member: &Member| member.claim.as_ref().map_or(1, |claim| claim.threads);
@@ -405,7 +411,7 @@ mod tests {
     use crate::block::pack_counted;
 
     fn claim(agent: &str) -> Claim {
-        Claim { agent: agent.to_owned(), threads: 2 }
+        Claim { agent: agent.to_owned(), id: format!("id of {agent}"), threads: 2 }
     }
 
     #[test]
@@ -417,6 +423,7 @@ mod tests {
         let open = OpenSlot { slot: 0, epoch: 0, from_order: 0 };
         assert_eq!((crew.open(), crew.name(1), crew.name(0)), (vec![open], "a", "nobody"));
         assert_eq!((crew.threads(None), crew.threads(Some(4))), (vec![1, 2], vec![4, 4]));
+        assert_eq!(crew.ids(), ["", "id of a"]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub enum Order {
 }
 
 /// A load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadOrder {
     /// Its number in the run, from 0.
     pub load: u64,
@@ -87,6 +87,8 @@ pub struct LoadOrder {
     pub first_id: u64,
     /// Load threads of each slot.
     pub threads: Vec<u64>,
+    /// The agent of each slot, as its claim says ([`Claim::id`]): orders of an earlier run are of no use to anybody.
+    pub agents: Vec<String>,
     /// What it consists of.
     pub what: Value,
 }
@@ -131,6 +133,8 @@ pub struct Numbered {
 pub struct Claim {
     /// A name that no other agent has.
     pub agent: String,
+    /// What no other process has, and nobody could know before: two agents may have been given one name.
+    pub id: String,
     /// How many load threads it runs unless the load says so.
     pub threads: u64,
 }
@@ -161,7 +165,7 @@ mod tests {
 
     #[test]
     fn shares_add_up() {
-        let order = LoadOrder { load: 0, first_id: 0, threads: vec![2, 1, 4], what: Value::Null };
+        let order = LoadOrder { threads: vec![2, 1, 4], ..LoadOrder::default() };
         assert_eq!(order.share(0), Some((0, 2, 5)));
         assert_eq!(order.share(1), Some((2, 1, 4)));
         assert_eq!(order.share(2), Some((3, 4, 0)));

@@ -134,6 +134,9 @@ pub struct AgentArgs {
     /// Folder for reports that the coordinator does not have yet [default: in the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
+    /// The only slot that this agent takes, from 0: its credentials may allow it no other [default: any]
+    #[arg(long, value_name = "N", value_parser = slot)]
+    pub slot: Option<usize>,
     /// Leave after one run
     #[arg(long)]
     pub once: bool,
@@ -143,6 +146,10 @@ pub struct AgentArgs {
     /// Allow every host that the plan allows, and use its folder: the coordinator is on this machine
     #[arg(long, hide = true)]
     pub trust_plan: bool,
+}
+
+fn slot(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n < 10_000).ok_or("expected 0 to 9999".to_owned())
 }
 
 fn threads(text: &str) -> Result<usize, String> {

@@ -55,21 +55,26 @@ pub fn command(args: &AgentArgs) -> Ended {
     let name = args.name.clone().unwrap_or_else(default_name);
     let spool =
         args.spool.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("loadlab-agent-{name}")));
-    if let Err(why) = own_folder(&spool) {
-        let hint = "--spool names another folder";
-        return wrong(format!("reports cannot be kept in {}: {why}\nhint: {hint}", spool.display()));
-    }
+    let spool = match own_folder(&spool) {
+        Ok(spool) => spool,
+        Err(why) => {
+            let hint = "--spool names another folder";
+            return wrong(format!("reports cannot be kept in {}: {why}\nhint: {hint}", spool.display()));
+        }
+    };
     let options = AgentOptions {
         server: Server {
             url,
             credentials: args.creds.clone(),
             ca: args.ca.clone(),
             name: format!("loadlab agent {name}"),
+            inbox: args.slot.map_or_else(String::new, |slot| format!("slot{slot}")),
         },
         coordinator,
         threads: args.threads.unwrap_or_else(|| default_threads(&[])),
         spool,
         name,
+        slot: args.slot,
         once: args.once,
     };
     let loads: Arc<dyn Loads> = Arc::new(PlannedLoads {
@@ -106,11 +111,11 @@ fn new_key(path: &Path) -> Ended {
 }
 
 /// Makes a folder that nobody else can read, unless it exists. One that others can write to is refused: an agent sends what
-/// its files say.
-fn own_folder(path: &Path) -> Result<(), String> {
+/// its files say. Returns its absolute path.
+fn own_folder(path: &Path) -> Result<PathBuf, String> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     match made.and_then(|()| files::not_ones_own(path)) {
-        Ok(None) => Ok(()),
+        Ok(None) => std::path::absolute(path).map_err(|error| error.to_string()),
         Ok(Some(why)) => Err(why),
         Err(error) => Err(error.to_string()),
     }

@@ -174,6 +174,7 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
                 credentials: wanted.args.swarm_creds.clone(),
                 ca: wanted.args.swarm_ca.clone(),
                 name: "loadlab coordinator".to_owned(),
+                inbox: "coordinator".to_owned(),
             };
             described.files = files_of(wanted.plan).into_iter().map(|(file, _)| file).collect();
             let files = described.files.iter().map(|file| Path::new(&described.dir).join(file)).collect();

@@ -3,7 +3,7 @@
 //! What an agent is told to do counts only if the coordinator's key has signed it. Nothing is sent before the slot is
 //! the agent's own, and nothing after it has not heard of the coordinator for a minute.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use loadlab_load::spec::{Elsewhere, Joins};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{ANNOUNCED, BEAT, HEADER_BYTES, REPORT, Server, Subjects, SwarmError};
+use super::{ANNOUNCED, BEAT, Denied, HEADER_BYTES, REPORT, Server, Subjects, SwarmError};
 use super::{context_of, files, follow, keep, runtime};
 use crate::block::{pack_counted, pack_ended};
 use crate::clock::{Bounds, Exchange};
@@ -36,6 +36,8 @@ use crate::spool::Spool;
 pub const DEAD_MAN_NS: u64 = 60_000_000_000;
 /// How often it looks whether that is so.
 const LOOK: Duration = Duration::from_millis(100);
+/// How many different denials of the server are told.
+const MOST_DENIALS: usize = 20;
 /// How long it tries to take a slot.
 const CLAIM: Duration = Duration::from_secs(20);
 /// Questions for the time before the first answer, to have narrow bounds soon.
@@ -57,6 +59,8 @@ pub struct AgentOptions {
     pub spool: PathBuf,
     /// A name that no other agent has.
     pub name: String,
+    /// The only slot that it takes.
+    pub slot: Option<usize>,
     /// Leave after one run.
     pub once: bool,
 }
@@ -97,12 +101,14 @@ pub fn serve(
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), SwarmError> {
     runtime()?.block_on(async {
-        let client = options.server.connect().await?;
+        let (client, denied) = options.server.connect().await?;
         tell(&format!("connected to {}", options.server.shown()));
-        let id = RandomState::new().build_hasher().finish();
+        let random = || RandomState::new().build_hasher().finish();
+        let id = format!("{:016x}{:016x}", random(), random());
         let agent = Agent { options, loads, tell, client: &client, context: context_of(&client), id };
         tokio::select! {
             () = agent.runs() => Ok(()),
+            () = agent.tell_of(denied) => Ok(()),
             () = until(cancelled) => Ok(()),
         }
     })
@@ -120,11 +126,22 @@ struct Agent<'a> {
     tell: Tell<'a>,
     client: &'a Client,
     context: Context,
-    /// No other process has it: two agents may have been given one name.
-    id: u64,
+    /// See [`Claim::id`].
+    id: String,
 }
 
 impl Agent<'_> {
+    /// Says what the server does not allow, each once.
+    async fn tell_of(&self, mut denied: Denied) {
+        let mut said = BTreeSet::new();
+        while let Some(why) = denied.recv().await {
+            if said.len() < MOST_DENIALS && said.insert(why.clone()) {
+                (self.tell)(&format!("the NATS server does not allow it: {why}"));
+            }
+        }
+        std::future::pending().await
+    }
+
     /// Takes part in one run after another.
     async fn runs(&self) {
         let (mut done, mut refused) = (Vec::new(), String::new());
@@ -144,7 +161,10 @@ impl Agent<'_> {
                 }
                 // One may become free.
                 None => {
-                    let why = format!("run {run}: all slots are taken");
+                    let why = match self.options.slot {
+                        Some(slot) => format!("run {run}: slot {slot} is taken, or not one of its {slots}"),
+                        None => format!("run {run}: all slots are taken"),
+                    };
                     if why != refused {
                         (self.tell)(&why);
                         refused = why;
@@ -180,11 +200,13 @@ impl Agent<'_> {
 
     /// Takes the first of these slots that is still free.
     async fn claim(&self, subjects: &Subjects, open: &[OpenSlot]) -> Option<OpenSlot> {
-        let claim = Claim { agent: self.options.name.clone(), threads: self.options.threads as u64 };
+        let (agent, id) = (self.options.name.clone(), self.id.clone());
+        let claim = Claim { agent, id, threads: self.options.threads as u64 };
         let bytes = serde_json::to_vec(&claim).expect("texts and numbers");
-        for place in open {
+        let is_wanted = |place: &&OpenSlot| self.options.slot.is_none_or(|slot| place.slot == slot);
+        for place in open.iter().filter(is_wanted) {
             let OpenSlot { slot, epoch, .. } = *place;
-            let id = format!("{}/claim/{slot}/{epoch}/{:016x}", subjects.run, self.id);
+            let id = format!("{}/claim/{slot}/{epoch}/{}", subjects.run, self.id);
             let message = PublishMessage::build().payload(bytes.clone().into()).message_id(id);
             let message = message.expected_last_subject_sequence(0);
             let claimed = keep(&self.context, subjects.claim(slot, epoch), message);
@@ -491,6 +513,12 @@ impl Work<'_> {
         };
         self.under.loads.lock().unwrap_or_else(PoisonError::into_inner).insert(order.load, load);
         let number = order.load;
+        if order.agents.get(self.place.slot) != Some(&self.agent.id) {
+            let why = "it is for the agent of another run".to_owned();
+            (self.agent.tell)(&format!("an order was refused: {why}"));
+            let _ = self.say.send(Said::Answer(Answer { load: number, ready: Err(why), joins_ns: None }));
+            return;
+        }
         let body = move || part.send(&order);
         if let Err(error) = std::thread::Builder::new().name(format!("loadlab-part-{number}")).spawn(body) {
             let ready = Err(format!("cannot start a thread: {error}"));

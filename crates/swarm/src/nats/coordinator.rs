@@ -142,29 +142,7 @@ impl Coordinator {
             };
             runtime.block_on(async move {
                 let subjects = Subjects { run: offer.run.clone() };
-                let made = async {
-                    let client = offer.server.connect().await?;
-                    let context = context_of(&client);
-                    let files = files::offered(&offer.files)?;
-                    let bytes = offer.announced(Crew::new(offer.slots).open(), &files).len();
-                    let most = client.max_payload().saturating_sub(HEADER_BYTES);
-                    if bytes > most {
-                        return Err(SwarmError::Agents(format!(
-                            "the plan makes a message of {bytes} bytes, and the NATS server takes {most}\nhint: its \
-                             `max_payload` may be larger"
-                        )));
-                    }
-                    make_stream(&context, &subjects).await?;
-                    let sent = tokio::select! {
-                        sent = files::send(&context, &subjects, &offer.files, most) => sent,
-                        _ = &mut leaves => Err(SwarmError::Interrupted),
-                    };
-                    if let Err(error) = sent {
-                        let _ = context.delete_stream(subjects.stream()).await;
-                        return Err(error);
-                    }
-                    Ok((client, context, files))
-                };
+                let made = open(&offer, &subjects, &mut leaves);
                 match made.await {
                     Ok((client, context, files)) => {
                         let _ = began.send(Ok(()));
@@ -246,7 +224,7 @@ impl Coordinator {
         };
         let until_ns = now_ns().saturating_add(self.ready_ns);
         let mut crew = self.shared.crew();
-        let order = LoadOrder { load, first_id, threads: crew.threads(threads), what };
+        let order = LoadOrder { load, first_id, threads: crew.threads(threads), agents: crew.ids(), what };
         let number = self.order(Order::Prepare(order.clone()));
         crew.ordered(load, number);
         let mut ready = ReadyLoad { of: self.clone(), order, uncertainty_ns: 0 };
@@ -301,7 +279,7 @@ impl Coordinator {
         }
         for (slot, epoch) in crew.joining(order.load) {
             let begun = counted.get(slot).map_or(0, |counts| counts.started + counts.dropped);
-            let order = order.clone();
+            let order = LoadOrder { agents: crew.ids(), ..order.clone() };
             self.order(Order::Join(JoinOrder { slot, epoch, order, begun_ns, begun }));
             words.push(format!("agent {} takes slot {slot}", crew.name(slot)));
         }
@@ -321,6 +299,38 @@ impl Coordinator {
         let _ = orders.1.send((number, order));
         number
     }
+}
+
+/// Reaches the server, makes the stream of the run, and gives it the files.
+async fn open(
+    offer: &RunOffer,
+    subjects: &Subjects,
+    leaves: &mut oneshot::Receiver<()>,
+) -> Result<(Client, Context, Vec<FileOffer>), SwarmError> {
+    let (client, mut denied) = offer.server.connect().await?;
+    let context = context_of(&client);
+    let files = files::offered(&offer.files)?;
+    let bytes = offer.announced(Crew::new(offer.slots).open(), &files).len();
+    let most = client.max_payload().saturating_sub(HEADER_BYTES);
+    if bytes > most {
+        return Err(SwarmError::Agents(format!(
+            "the plan makes a message of {bytes} bytes, and the NATS server takes {most}\nhint: its \
+             `max_payload` may be larger"
+        )));
+    }
+    make_stream(&context, subjects).await.map_err(|error| match denied.try_recv() {
+        Ok(why) => SwarmError::Denied(why),
+        Err(_) => error,
+    })?;
+    let sent = tokio::select! {
+        sent = files::send(&context, subjects, &offer.files, most) => sent,
+        _ = leaves => Err(SwarmError::Interrupted),
+    };
+    if let Err(error) = sent {
+        let _ = context.delete_stream(subjects.stream()).await;
+        return Err(error);
+    }
+    Ok((client, context, files))
 }
 
 /// That an agent is silent, in words.

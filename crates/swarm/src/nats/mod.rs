@@ -18,8 +18,9 @@ use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::context::{GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, stream};
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectOptions, Event, ServerError};
 use futures_util::StreamExt;
+use tokio::sync::mpsc;
 
 /// Where a run is announced.
 const ANNOUNCED: &str = "loadlab.announce";
@@ -45,6 +46,8 @@ pub struct Server {
     pub ca: Option<PathBuf>,
     /// How this end is named in the server's lists.
     pub name: String,
+    /// Where answers to it go, below `_INBOX`: the server may allow it nothing else.
+    pub inbox: String,
 }
 
 /// Why a swarm does not work.
@@ -63,6 +66,9 @@ pub enum SwarmError {
         "the NATS server keeps no streams for this run: {0}\nhint: JetStream must be on (`nats-server -js`)"
     )]
     Stream(String),
+    /// The server does not allow what is needed.
+    #[error("the NATS server does not allow it: {0}\nhint: deploy/nats has the permissions of each side")]
+    Denied(String),
     /// A file with credentials.
     #[error("cannot use the credentials {path}: {why}")]
     Credentials {
@@ -90,9 +96,20 @@ pub enum SwarmError {
     Interrupted,
 }
 
+/// What the server does not allow this end to do, as it says so.
+type Denied = mpsc::UnboundedReceiver<String>;
+
 impl Server {
-    async fn connect(&self) -> Result<Client, SwarmError> {
+    async fn connect(&self) -> Result<(Client, Denied), SwarmError> {
         let mut options = ConnectOptions::new().name(&self.name).connection_timeout(ACK);
+        let (deny, denied) = mpsc::unbounded_channel();
+        options = options.event_callback(move |event| {
+            if let Event::ServerError(ServerError::Other(why)) = event {
+                // Nobody listens any more once the run is over.
+                let _ = deny.send(why);
+            }
+            async {}
+        });
         // The client ignores those of the URL.
         let of_url = self.url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
         options = match of_url.map(|(user, _)| user.split_once(':').ok_or(user)) {
@@ -108,10 +125,13 @@ impl Server {
                 _ => options.credentials(&text).map_err(|error| wrong(error.to_string()))?,
             };
         }
+        if !self.inbox.is_empty() {
+            options = options.custom_inbox_prefix(format!("_INBOX.{}", self.inbox));
+        }
         if let Some(ca) = &self.ca {
             options = options.add_root_certificates(ca.clone()).require_tls(true);
         }
-        options.connect(self.shown()).await.map_err(|error| {
+        let connected = options.connect(self.shown()).await.map_err(|error| {
             let (mut why, mut source) = (error.to_string(), std::error::Error::source(&error));
             while let Some(cause) = source {
                 if !why.contains(&cause.to_string()) {
@@ -120,7 +140,8 @@ impl Server {
                 source = cause.source();
             }
             SwarmError::Connect { url: self.shown(), why }
-        })
+        });
+        Ok((connected?, denied))
     }
 
     /// Its URL without credentials.
