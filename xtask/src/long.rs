@@ -16,7 +16,7 @@ use crate::peers;
 use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
-use crate::test_programs::run_all;
+use crate::test_programs::{run_all, run_named};
 use crate::{big_report, book, dist, swarm_figures};
 
 /// The page with the results.
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 9] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 10] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -60,6 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("report", &big_report::long),
         ("planted", &planted::long),
         ("swarm", &swarm_figures::long),
+        ("faults", &faults),
         ("rounds", &rounds),
     ];
     for (name, work) in all {
@@ -77,6 +78,32 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     write_page(&rows, &of)?;
     steps.finish()
+}
+
+/// What fails in a swarm, at moments that differ from round to round: agents, the coordinator, the NATS server, networks
+/// and disks. Each test is one fault, and checks that the server's own count and the record agree.
+fn faults() -> Outcome {
+    const TESTS: [&str; 8] = [
+        "run_swarm::a_lost_agent_fails_the_trial",
+        "run_swarm::a_nats_server_that_is_killed_and_started_again",
+        "run_swarm::the_others_go_on_without_a_lost_agent",
+        "run_swarm::another_agent_takes_the_place_of_a_lost_one",
+        "run_swarm::agents_that_come_back_are_counted",
+        "run_swarm::an_agent_whose_disk_is_full",
+        "run_swarm::a_coordinator_that_was_killed_is_resumed",
+        "run_resume::a_run_that_was_killed_goes_on",
+    ];
+    const ROUNDS: usize = 7;
+    let mut failed = Vec::new();
+    for round in 1..=ROUNDS {
+        let ran = run_named(&TESTS, &[("LOADLAB_TEST_FAULTS", &round.to_string())])?;
+        let passed = TESTS.iter().filter(|test| ran.stdout.contains(&format!("test {test} ... ok"))).count();
+        if passed < TESTS.len() {
+            failed.push(format!("round {round}: {passed} of {} passed", TESTS.len()));
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(format!("{} faults at moments of their own: every request accounted for", ROUNDS * TESTS.len()))
 }
 
 /// All test programs repeatedly: a test that fails by chance is a defect of the test. Every other round runs beside

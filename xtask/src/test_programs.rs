@@ -39,6 +39,14 @@ pub fn run_again(names: &[String], env: &[(&str, &str)]) -> Result<Ran> {
     shown(&mut test(&args, env))
 }
 
+/// Runs tests by name, several at a time.
+///
+/// # Errors
+/// Cargo cannot be started, or a program takes too long.
+pub fn run_named(names: &[&str], env: &[(&str, &str)]) -> Result<Ran> {
+    shown(&mut test(&[&["--test", "all", "--", "--exact"], names].concat(), env))
+}
+
 /// Unoptimised: building optimised test programs takes longer than it saves.
 fn test(args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = cargo(&[&["test", "--locked", "--workspace"], args].concat());

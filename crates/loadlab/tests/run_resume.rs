@@ -1,8 +1,11 @@
 //! `loadlab resume`: a run that was killed goes on where it was.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
 use crate::run_support::{Lab, component, eventually, plan};
+use crate::run_swarm::moment_of_a_fault;
 
 /// Two cases; the second takes long enough to be killed.
 fn two(duration: &str) -> String {
@@ -17,10 +20,7 @@ fn a_run_that_was_killed_goes_on() {
     let text = two("3s");
     let running = lab.start(&text, &["--trials", "2"]);
     let record = lab.record();
-    let ticks = record.trial("long", 1).join("ticks.jsonl");
-    eventually("a second of the second case", || {
-        std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty())
-    });
+    moment_of_a_fault(&lab, "long", Duration::from_secs(1));
     running.signal(Signal::KILL);
     running.end();
     eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));

@@ -92,8 +92,7 @@ fn a_lost_agent_fails_the_trial() {
     lab.file("plan.yaml", &counted("  rate: 50\n  duration: 2m\n"));
     let mut command = lab.command(&["run", "plan.yaml", "--out", &lab.run_name(), "--swarm", "local:2"]);
     let child = command.env("TMPDIR", lab.path().join("tmp")).spawn().expect("loadlab starts");
-    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
-    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     let agent = swarm_processes(&lab).into_iter().find(|pid| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&words).contains("local-2")
@@ -235,6 +234,19 @@ pub fn new_key(lab: &Lab, name: &str) -> String {
     ran.out.trim().to_owned()
 }
 
+/// Waits for a second of load; and in rounds of faults (`cargo xtask long`) for a time of that round's own, so that the
+/// fault comes at any moment.
+pub fn moment_of_a_fault(lab: &Lab, case: &str, within: Duration) {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    let ticks = lab.record().trial(case, 1).join("ticks.jsonl");
+    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    if let Ok(round) = std::env::var("LOADLAB_TEST_FAULTS") {
+        let test = std::thread::current().name().map(str::to_owned);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((round, test));
+        hold_back(within.mul_f64(hash as f64 / u64::MAX as f64));
+    }
+}
+
 /// Two agents and a load under way.
 fn under_way(
     lab: &Lab,
@@ -249,8 +261,7 @@ fn under_way(
     let url = nats.url();
     let args = [&["--swarm", &url, "--slots", "2", "--swarm-key", "key"], options].concat();
     let running = lab.start(&counted(load), &args);
-    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
-    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    moment_of_a_fault(lab, "default", Duration::from_secs(2));
     (agents, running)
 }
 
@@ -321,14 +332,14 @@ fn check_coverage(summary: &Value, schedule: u64) {
 fn the_others_go_on_without_a_lost_agent() {
     let lab = Lab::new();
     let nats = Nats::start(&lab);
-    let load = "  rate: 100\n  duration: 9s\n";
+    let load = "  rate: 100\n  duration: 11s\n";
     let (mut agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "degrade"]);
     agents[1].child.kill().expect("it can be killed");
     let ran = running.end();
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     assert_eq!(summary["ended"], "complete", "{}", ran.err);
-    check_coverage(&summary, 900);
+    check_coverage(&summary, 1100);
     let lost = &summary["agents"][slot_of(&agents[1]) as usize]["lost"][0];
     assert_eq!((&lost["agent"], &lost["replaced_at_s"]), (&"two".into(), &Value::Null), "{summary:#}");
     let notes = record_notes(&lab);
@@ -454,8 +465,7 @@ fn agents_that_come_back_are_counted() {
     let url = nats.url();
     let args = ["--swarm", &url, "--slots", "3", "--swarm-key", "key", "--on-lost-agent", "degrade"];
     let running = lab.start(&counted("  rate: 90\n  duration: 14s\n"), &args);
-    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
-    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     let pid = Pid::from_raw(still.child.id().cast_signed()).expect("a number");
     kill_process(pid, Signal::STOP).expect("it can be stopped");
     link.cut(true);
@@ -524,6 +534,39 @@ fn clocks_of_agents_may_differ() {
     drop(agents);
 }
 
+/// An agent whose disk is full cannot keep its reports: the trial fails, and says why.
+#[test]
+fn an_agent_whose_disk_is_full() {
+    if !rustix::process::geteuid().is_root() || !crate::run_killed::can_unshare() {
+        return crate::run_support::skip::skip("it takes root and a mount namespace");
+    }
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    std::fs::create_dir(lab.path().join("small")).expect("a folder can be made");
+    let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
+    let whole = Agent::start(&lab, &nats, "whole", &more);
+    let agent = lab.command(&["agent", "--nats", &nats.url(), "--name", "full", "--spool", "small"]);
+    let mut command = Command::new("unshare");
+    // Room for a few reports; it goes with the namespace.
+    let script = "mount -t tmpfs -o size=8k,mode=0700 none small && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(agent.get_program()).args(agent.get_args());
+    command.args(more).envs(agent.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let log = lab.path().join("full.log");
+    command.current_dir(lab.path()).stdout(Stdio::null());
+    command.stderr(std::fs::File::create(&log).expect("a file can be made"));
+    let full = Agent { child: command.spawn().expect("unshare is there (util-linux)"), log };
+    let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "key"];
+    let ran = lab.run(&counted("  rate: 100\n  duration: 5m\n"), &swarm);
+    ran.expect(5, &["agent full (slot ", "cannot keep reports in ", "No space left on device"]);
+    let summary = lab.record().summary("default", 1);
+    assert_eq!(summary["ended"], "broken");
+    let ok = summary["requests"]["ok"].as_u64();
+    assert!(ok > Some(0), "what was reported is in the record");
+    assert_eq!(lab.left_behind(), Vec::<String>::new(), "{}", ran.err);
+    drop((whole, full));
+}
+
 /// `bench` and `find` have agents, too: what they make of a URL or a plan reaches them.
 #[test]
 fn agents_of_a_bench_and_a_search() {
@@ -580,8 +623,7 @@ fn a_coordinator_that_was_killed_is_resumed() {
     let url = nats.url();
     let swarm = ["--swarm", &url, "--slots", "2", "--swarm-key", "key"];
     let running = lab.start(&counted("  rate: 100\n  duration: 3s\n"), &swarm);
-    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
-    eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
+    moment_of_a_fault(&lab, "default", Duration::from_secs(1));
     running.signal(Signal::KILL);
     running.end();
     eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));

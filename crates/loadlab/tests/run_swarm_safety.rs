@@ -193,6 +193,14 @@ struct Intruder {
     subscriptions: usize,
 }
 
+/// What a client of a NATS server gets.
+struct Message {
+    subject: String,
+    reply: String,
+    head: String,
+    payload: String,
+}
+
 impl Intruder {
     fn at(nats: &Nats) -> Intruder {
         let stream = TcpStream::connect(("127.0.0.1", nats.port)).expect("the server");
@@ -215,8 +223,8 @@ impl Intruder {
         self.say(&format!("PUB {subject} {reply} {}\r\n{payload}\r\n", payload.len()));
     }
 
-    /// The next message: subject, reply and payload.
-    fn next(&mut self) -> (String, String, String) {
+    /// The next message.
+    fn next(&mut self) -> Message {
         loop {
             let mut line = String::new();
             assert!(self.reader.read_line(&mut line).expect("a line") > 0, "the server left");
@@ -235,8 +243,8 @@ impl Intruder {
             let (subject, reply) = (subject.to_owned(), reply.to_owned());
             let mut bytes = vec![0; sizes[1] + 2];
             self.reader.read_exact(&mut bytes).expect("its bytes");
-            let payload = String::from_utf8_lossy(&bytes[sizes[0]..sizes[1]]).into_owned();
-            return (subject, reply, payload);
+            let text = |range| String::from_utf8_lossy(&bytes[range]).into_owned();
+            return Message { subject, reply, head: text(0..sizes[0]), payload: text(sizes[0]..sizes[1]) };
         }
     }
 }
@@ -266,7 +274,7 @@ fn a_run_that_is_played_again_is_refused() {
         serde_json::from_str(signed["text"].as_str().expect("a text")).expect("JSON")
     };
     let run = loop {
-        let (subject, _, payload) = intruder.next();
+        let Message { subject, payload, .. } = intruder.next();
         if subject == "loadlab.announce" {
             if announced.is_empty() {
                 announced = payload;
@@ -301,7 +309,7 @@ fn a_run_that_is_played_again_is_refused() {
     intruder.publish("loadlab.announce", "", &announced);
     let refused = "an order was refused: it is for the agent of another run";
     eventually("it is refused", || {
-        let (subject, reply, _) = intruder.next();
+        let Message { subject, reply, .. } = intruder.next();
         if subject.ends_with(".time") {
             intruder.publish(&reply, "", "[0,0]");
         }
@@ -312,4 +320,41 @@ fn a_run_that_is_played_again_is_refused() {
     let came = listener.accept().map(|_| ()).expect_err("nothing was sent");
     assert_eq!(came.kind(), std::io::ErrorKind::WouldBlock);
     drop(other);
+}
+
+/// Reports that are larger than a message of the server go in pieces.
+#[test]
+fn reports_larger_than_a_message() {
+    let lab = Lab::new();
+    let (port, streams) = (ports::unused().port(), lab.path().join("streams"));
+    let config = format!(
+        "listen: 127.0.0.1:{port}\nmax_payload: 7000\njetstream {{ store_dir: \"{}\" }}\n",
+        streams.display()
+    );
+    lab.file("nats.conf", &config);
+    let mut command = Command::new("nats-server");
+    command.args(["-c", "nats.conf"]).current_dir(lab.path());
+    let nats = Nats { child: Nats::listening(command, port), port, streams };
+    let key = new_key(&lab, "key");
+    let more = ["--coordinator-key", &key, "--threads", "1", "--once"];
+    let agents = ["one", "two"].map(|name| Agent::start(&lab, &nats, name, &more));
+    let text = counted("  users: 2\n  requests: 1600\n");
+    let swarm = ["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "key"];
+    let mut listener = Intruder::at(&nats);
+    listener.subscribe("loadlab.*.kept.slot.*.report.>");
+    let ran = lab.run(&text, &swarm);
+    assert!(lab.record().trial("default", 1).join("summary.json").exists(), "{}", ran.err);
+    // Its number, which piece of it this is, and how many there are.
+    eventually("a report in pieces", || {
+        let Message { head, .. } = listener.next();
+        let numbers = head.lines().find_map(|line| line.strip_prefix("Loadlab-Report: "))?;
+        numbers.split(' ').nth(2)?.parse::<u64>().ok().filter(|pieces| *pieces > 1)
+    });
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(summary["requests"]["ok"], 1600, "{}", summary["requests"]);
+    assert_eq!(summary["probes"]["posted"]["last"], 1600.0);
+    let found = ["accepted", "lost_max", "doubled"].map(|name| summary["loss"][name].as_u64());
+    assert_eq!(found, [Some(1600), Some(0), Some(0)], "{}", summary["loss"]);
+    drop(agents);
 }

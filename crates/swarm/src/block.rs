@@ -21,6 +21,8 @@ use serde::{Deserialize, Serialize};
 const MOST_BYTES: u64 = 64 << 20;
 /// Users of one part.
 const MOST_USERS: u64 = 20_000_000;
+/// Status codes are below this.
+const STATUSES: usize = 1000;
 /// Tags or captured numbers; a plan has fewer.
 const MOST_SERIES: usize = 10_000;
 
@@ -171,7 +173,15 @@ impl Block {
         let mut rest = bytes.as_slice();
         let length = usize::try_from(read_number(&mut rest)?).map_err(|_| Damaged)?;
         let (head, body) = rest.split_at_checked(length).ok_or(Damaged)?;
-        Ok(Block { head: serde_json::from_slice(head)?, body: body.to_vec() })
+        let head = serde_json::from_slice(head)?;
+        if let Head::Counted(head) = &head
+            && (head.by_tag.len() > MOST_SERIES
+                || head.numbers > MOST_SERIES
+                || head.statuses.keys().any(|status| usize::from(*status) >= STATUSES))
+        {
+            return Err(BlockError::Damaged);
+        }
+        Ok(Block { head, body: body.to_vec() })
     }
 
     /// Of a part whose agent was lost: nothing but what was under way, which stays in flight for ever.
@@ -190,6 +200,13 @@ impl Block {
         Block { head: Head::Ended(Box::new(ended(&PartEnd::default()))), body: Vec::new() }
     }
 
+    /// As damage on the way would leave it, for tests.
+    #[doc(hidden)]
+    pub fn without_last_byte(mut self) -> Block {
+        self.body.pop();
+        self
+    }
+
     /// What is known of a second; `None` if this is the end of a part.
     pub fn known(&self) -> Option<Known> {
         let Head::Counted(head) = &self.head else { return None };
@@ -201,17 +218,19 @@ impl Block {
         })
     }
 
-    /// All of it. A batch that is no longer needed lends its memory.
-    ///
-    /// # Errors
-    /// The histograms are damaged.
-    pub fn into_part(self, used: Option<Box<Batch>>) -> Result<Part, BlockError> {
-        let mut body = self.body.as_slice();
-        let part = match self.head {
-            Head::Counted(head) => Part::Counted(batch_of(*head, &mut body, used)?),
-            Head::Ended(head) => Part::Ended(Box::new(end_of(*head)?)),
-        };
-        if body.is_empty() { Ok(part) } else { Err(BlockError::Damaged) }
+    /// All of it, and whether it was whole: of one whose histograms are damaged the counts remain, so that the accounts of
+    /// the load still add up. A batch that is no longer needed lends its memory.
+    pub fn into_part(self, used: Option<Box<Batch>>) -> (Part, Result<(), BlockError>) {
+        match self.head {
+            Head::Counted(head) => {
+                let (batch, whole) = batch_of(*head, &self.body, used);
+                (Part::Counted(batch), whole.map_err(BlockError::from))
+            }
+            Head::Ended(head) => match end_of(*head) {
+                Ok(end) if self.body.is_empty() => (Part::Ended(Box::new(end)), Ok(())),
+                _ => (Part::Ended(Box::default()), Err(BlockError::Damaged)),
+            },
+        }
     }
 }
 
@@ -220,7 +239,8 @@ impl Block {
 /// # Errors
 /// They are not what [`pack`] made.
 pub fn unpack(packed: &[u8]) -> Result<Part, BlockError> {
-    Block::open(packed)?.into_part(None)
+    let (part, whole) = Block::open(packed)?.into_part(None);
+    whole.map(|()| part)
 }
 
 fn counted(batch: &Batch) -> Counted {
@@ -251,10 +271,7 @@ fn counted(batch: &Batch) -> Counted {
     }
 }
 
-fn batch_of(head: Counted, body: &mut &[u8], used: Option<Box<Batch>>) -> Result<Box<Batch>, BlockError> {
-    if head.by_tag.len() > MOST_SERIES || head.numbers > MOST_SERIES {
-        return Err(BlockError::Damaged);
-    }
+fn batch_of(head: Counted, body: &[u8], used: Option<Box<Batch>>) -> (Box<Batch>, Result<(), Damaged>) {
     let fits = |batch: &Batch| {
         (batch.by_tag.len(), batch.numbers.len(), batch.before.is_some())
             == (head.by_tag.len(), head.numbers, head.has_before)
@@ -262,11 +279,16 @@ fn batch_of(head: Counted, body: &mut &[u8], used: Option<Box<Batch>>) -> Result
     let sizes = Sizes { worker: 0, tags: head.by_tag.len(), numbers: head.numbers, warmup: head.has_before };
     let mut batch = used.filter(|batch| fits(batch)).unwrap_or_else(|| Box::new(Batch::new(sizes)));
     batch.clear();
+    let mut rest = body;
+    let read = read_histograms(&mut batch, &mut rest);
+    let whole = read.and(if rest.is_empty() { Ok(()) } else { Err(Damaged) });
+    if whole.is_err() {
+        batch.clear();
+    }
     for (status, n) in head.statuses {
-        *batch.statuses.get_mut(usize::from(status)).ok_or(Damaged)? = n;
+        batch.statuses[usize::from(status)] = n;
     }
     batch.by_tag.iter_mut().zip(head.by_tag).for_each(|(tag, counts)| tag.counts = counts);
-    read_histograms(&mut batch, body)?;
     let [due, started, ok] = head.in_window;
     (batch.from_ns, batch.until_ns, batch.is_long, batch.last) =
         (head.from_ns, head.until_ns, true, head.last);
@@ -277,7 +299,7 @@ fn batch_of(head: Counted, body: &mut &[u8], used: Option<Box<Batch>>) -> Result
     (batch.last_start_ns, batch.last_end_ns) = (head.last_start_ns, head.last_end_ns);
     (batch.flight_peak, batch.connections) = (head.flight_peak, head.connections);
     (batch.gaps, batch.examples) = (gaps_of(head.gaps), head.examples);
-    Ok(batch)
+    (batch, whole)
 }
 
 fn of_gaps(gaps: Gaps) -> [u64; 4] {

@@ -525,8 +525,8 @@ mod tests {
         crew.reported(0, id(1, 1), Block::end());
         assert!(crew.is_over(0));
         let in_flight: Vec<u64> = std::iter::from_fn(|| crew.next_report(0))
-            .map(|report| match report.block.into_part(None) {
-                Ok(Part::Counted(batch)) => batch.counts.in_flight,
+            .map(|report| match report.block.into_part(None).0 {
+                Part::Counted(batch) => batch.counts.in_flight,
                 _ => 99,
             })
             .collect();

@@ -3,7 +3,7 @@
 use loadlab_load::io::sim::Sim;
 use loadlab_load::run::{PartReport, simulate};
 use loadlab_load::{Control, LoadSpec};
-use loadlab_swarm::block::{pack, unpack};
+use loadlab_swarm::block::{Block, pack, unpack};
 use proptest::prelude::*;
 
 use crate::support::{Varying, merged_of, reports, spec};
@@ -31,6 +31,27 @@ proptest! {
         for (_, bytes) in packed {
             prop_assert!(unpack(&bytes[..(bytes.len() as f64 * cut) as usize]).is_err());
         }
+    }
+
+    /// A report whose histograms are damaged still counts: the accounts of what is merged add up.
+    #[test]
+    fn damaged_histograms_leave_the_accounts_whole(rate in 1.0f64..300.0, is_closed: bool, which in 0usize..60) {
+        let spec = spec(rate, is_closed, false);
+        let damage = |place: usize, report: PartReport| {
+            let block = Block::open(&pack(&report.what)).unwrap();
+            let is_counted = block.known().is_some();
+            let block = if place == which && is_counted { block.without_last_byte() } else { block };
+            let (what, whole) = block.into_part(None);
+            (PartReport { part: report.part, what }, whole.is_err())
+        };
+        let all = reports(&spec, 2).into_iter().enumerate();
+        let read: Vec<(PartReport, bool)> = all.map(|(place, report)| damage(place, report)).collect();
+        let damaged = read.iter().filter(|(_, is_damaged)| *is_damaged).count();
+        let direct = merged_of(&spec, 2, reports(&spec, 2).into_iter());
+        let merged = merged_of(&spec, 2, read.into_iter().map(|(report, _)| report));
+        prop_assert!(damaged <= 1);
+        prop_assert_eq!(&direct.measured.counts, &merged.measured.counts);
+        merged.measured.counts.balance().unwrap();
     }
 
     #[test]

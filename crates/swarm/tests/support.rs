@@ -79,7 +79,9 @@ pub fn merged_of(spec: &LoadSpec, parts: usize, mut reports: impl Iterator<Item 
 pub fn merged_blocks(spec: &LoadSpec, parts: usize, mut blocks: impl Iterator<Item = Next>) -> Outcome {
     let mut next = |used| {
         let Next { part, block } = blocks.next()?;
-        Some(PartReport { part, what: block.into_part(used).expect("it was packed here") })
+        let (what, whole) = block.into_part(used);
+        whole.expect("it was packed here");
+        Some(PartReport { part, what })
     };
     merge(spec, ORIGIN, parts, &mut next, &mut |_| {})
 }

@@ -485,20 +485,16 @@ impl Sending<'_> {
             if let Some(Next { part, block }) = crew.next_report(load) {
                 // Others need the crew meanwhile.
                 drop(crew);
-                match block.into_part(used.take()) {
-                    Ok(what) => {
-                        if let (Part::Counted(batch), Some(counts)) = (&what, self.counted.get_mut(part)) {
-                            counts.merge(&batch.counts);
-                        }
-                        return Some(PartReport { part, what });
-                    }
-                    Err(error) => {
-                        crew = of.shared.crew();
-                        let why = format!("a report of agent {} (slot {part}) {error}", crew.name(part));
-                        crew.damaged(load, why);
-                        continue;
-                    }
+                let (what, whole) = block.into_part(used.take());
+                if let Err(error) = whole {
+                    let mut crew = of.shared.crew();
+                    let why = format!("a report of agent {} (slot {part}) {error}", crew.name(part));
+                    crew.damaged(load, why);
                 }
+                if let (Part::Counted(batch), Some(counts)) = (&what, self.counted.get_mut(part)) {
+                    counts.merge(&batch.counts);
+                }
+                return Some(PartReport { part, what });
             }
             if crew.is_over(load) {
                 return None;
