@@ -179,6 +179,68 @@ fn slurm_starts_the_agents() {
     eventually("its daemons to end", || processes_with(&place).is_empty().then_some(()));
 }
 
+/// What is asked of `kubectl`, of which this is a stand-in: it takes the manifest, says that no node has room, and
+/// writes down how it was called. That API servers take the Job, it cannot show.
+#[test]
+fn kubectl_applies_looks_and_deletes() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let key = new_key(&lab, "key");
+    let kubectl = lab.file(
+        "kubectl",
+        "#!/bin/sh\necho \"$*\" >> calls\ncase $1 in\n  apply) cat > job.yaml; [ ! -e refuse ] || { echo 'error: no \
+         such namespace' >&2; exit 1; } ;;\n  get) echo '{\"items\": [{\"kind\": \"Pod\", \"status\": {\"phase\": \
+         \"Pending\", \"conditions\": [{\"status\": \"False\", \"reason\": \"Unschedulable\"}]}}]}' ;;\nesac\n",
+    );
+    std::fs::set_permissions(&kubectl, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    lab.file("plan.yaml", &counted("  users: 1\n  requests: 1\n"));
+    let path = format!("{}:/usr/bin:/bin", lab.path().display());
+    let name = lab.run_name();
+    let run = |url: &str, more: &[&str]| {
+        let swarm = ["--swarm", url, "--slots", "3", "--swarm-key", "key", "--launch", "kubernetes"];
+        let args = [&["run", "plan.yaml", "--out", &name][..], &swarm, more].concat();
+        let output = lab.command(&args).env("PATH", &path).output().expect("loadlab starts");
+        crate::run_support::Ran::of(output)
+    };
+    run(&nats.url(), &[]).expect(2, &["--launch: kubernetes needs --launch-image IMAGE"]);
+    let secret = nats.url().replace("://", "://me:pass@");
+    run(&secret, &["--launch-image", "i"])
+        .expect(2, &["a Job is shown to others", "hint: --launch-creds SECRET"]);
+    assert_eq!(lab.lines("calls"), Vec::<String>::new());
+
+    let more = [
+        "--launch-image",
+        "registry.test/loadlab:1",
+        "--launch-arg=--namespace=load",
+        "--allow-host",
+        "shop.test",
+    ];
+    let ran = run(&nats.url(), &[&more[..], &["--launch-wait", "1s"]].concat());
+    ran.expect(5, &["0 of 3 agents came within ", "pods of Job loadlab-", ": 1 Pending (Unschedulable)"]);
+    let (calls, job) = (lab.lines("calls"), lab.read("job.yaml"));
+    let instance =
+        calls[1].rsplit_once('=').and_then(|_| calls[1].split("instance=").nth(1)).expect("a label");
+    let instance = instance.split(' ').next().expect("a name");
+    assert_eq!(calls.first().map(String::as_str), Some("apply --filename - --namespace=load"));
+    let deletes = format!("delete job {instance} --ignore-not-found --wait=false --namespace=load");
+    assert_eq!(calls.last(), Some(&deletes), "{calls:?}");
+    for words in [
+        format!("name: \"{instance}\""),
+        format!("COORDINATOR_KEY, value: \"{key}\""),
+        format!("LOADLAB_NATS, value: \"{}\"", nats.url()),
+        "completions: 3".to_owned(),
+        "parallelism: 3".to_owned(),
+        "image: \"registry.test/loadlab:1\"".to_owned(),
+        "- \"--allow-host=shop.test\"".to_owned(),
+    ] {
+        assert!(job.contains(&words), "no {words} in:\n{job}");
+    }
+    lab.file("refuse", "");
+    run(&nats.url(), &more).expect(5, &["--launch: kubectl refuses: no such namespace"]);
+    let last = lab.lines("calls").pop().unwrap_or_default();
+    assert!(last.starts_with("delete job loadlab-"), "what may be there is deleted: {last}");
+}
+
 /// An agent that a scheduler starts when its run is over does not wait for another.
 #[test]
 fn an_agent_of_a_run_that_is_over_leaves() {

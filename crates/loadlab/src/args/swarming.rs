@@ -77,15 +77,19 @@ pub struct SwarmArgs {
     /// Have a scheduler start the agents, and end them with the run; its commands must be installed here
     #[arg(long, value_enum, value_name = "SCHEDULER", requires = "swarm", hide_short_help = true)]
     pub launch: Option<LaunchArg>,
-    /// Argument for `sbatch`, such as --launch-arg=--partition=P; may be repeated
+    /// Argument for `sbatch` or `kubectl`, such as --launch-arg=--partition=P; may be repeated
     #[arg(long, value_name = "ARG", requires = "launch", allow_hyphen_values = true, hide_short_help = true)]
     pub launch_arg: Vec<String>,
     /// The path of loadlab on the machines of the agents [default: that of this program]
     #[arg(long, value_name = "PATH", requires = "launch", hide_short_help = true)]
     pub launch_program: Option<PathBuf>,
-    /// Credentials of the agents for the NATS server, on their machines; {slot} stands for the number of each
-    #[arg(long, value_name = "FILE", requires = "launch", hide_short_help = true)]
+    /// Credentials of the agents for the NATS server: a file on the nodes, where {slot} stands for the number of each, or
+    /// a Kubernetes Secret
+    #[arg(long, value_name = "FILE|SECRET", requires = "launch", hide_short_help = true)]
     pub launch_creds: Option<String>,
+    /// An image with loadlab in it, for Kubernetes
+    #[arg(long, value_name = "IMAGE", requires = "launch", hide_short_help = true)]
+    pub launch_image: Option<String>,
     /// How long to wait for the agents, which may have to queue
     #[arg(long, value_name = "TIME", requires = "launch", default_value = "5m", value_parser = super::duration, hide_short_help = true)]
     pub launch_wait: u64,
@@ -96,6 +100,8 @@ pub struct SwarmArgs {
 pub enum LaunchArg {
     /// Tasks of a job array, submitted with `sbatch`
     Slurm,
+    /// Pods of an Indexed Job, applied with `kubectl`
+    Kubernetes,
 }
 
 impl SwarmArgs {

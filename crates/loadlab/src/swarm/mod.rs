@@ -208,6 +208,9 @@ fn on_server(
             "--swarm-key FILE\nhint: `loadlab agent --new-key FILE` makes a key, and prints what agents need",
         )
     })?;
+    if let Some(why) = launch::missing(wanted.args, url) {
+        return Err(Ended::error(Exit::BadPlan, format!("--launch: {why}")));
+    }
     let key = SigningKey::read(path)
         .map_err(|error| Ended::error(Exit::BadPlan, format!("--swarm-key: {error}")))?;
     let server = Server {
@@ -221,11 +224,13 @@ fn on_server(
     let files = described.files.iter().map(|file| Path::new(&described.dir).join(file)).collect();
     let bundle = serde_json::to_value(&described).expect("texts");
     let public_key = key.public();
-    let offer = RunOffer { server, run: run_id(), slots: agents, bundle, files, key, on_loss };
+    let run = run_id();
+    let offer = RunOffer { server, run: run.clone(), slots: agents, bundle, files, key, on_loss };
     let coordinator = Arc::new(Coordinator::start(offer, stopped).map_err(failed)?);
     let launch = Launch {
         args: wanted.args,
         url,
+        run: &run,
         agents,
         public_key: &public_key,
         allow_hosts: wanted.plan.allow_hosts.iter().chain(wanted.allow_hosts).cloned().collect(),

@@ -1,6 +1,7 @@
 //! `--launch`: a scheduler starts the agents of a run. Its jobs are removed when the run ends; if this process is killed
 //! before that, the agents leave by themselves.
 
+mod kubernetes;
 mod slurm;
 
 use std::io::Write;
@@ -12,6 +13,7 @@ use loadlab_swarm::nats::SwarmError;
 use loadlab_swarm::nats::coordinator::Coordinator;
 
 use crate::args::{LaunchArg, SwarmArgs};
+use kubernetes::KubernetesJob;
 use slurm::SlurmJob;
 
 /// Between two looks at the scheduler's queue.
@@ -26,6 +28,8 @@ pub struct Launch<'a> {
     pub args: &'a SwarmArgs,
     /// The NATS server, with its credentials.
     pub url: &'a str,
+    /// What the run is called: letters and digits.
+    pub run: &'a str,
     /// How many agents.
     pub agents: usize,
     /// Whose orders they follow.
@@ -56,10 +60,44 @@ impl Launch<'_> {
     }
 }
 
+/// A scheduler's job. Removed when this is dropped.
+enum Scheduled {
+    Slurm(SlurmJob),
+    Kubernetes(KubernetesJob),
+}
+
+impl Scheduled {
+    fn queue(&self) -> Queue {
+        match self {
+            Scheduled::Slurm(job) => job.queue(),
+            Scheduled::Kubernetes(job) => job.queue(),
+        }
+    }
+
+    /// What to do if it has ended before its agents came.
+    fn hint_of_ended(&self) -> &'static str {
+        match self {
+            Scheduled::Slurm(_) => {
+                "--launch-arg --output=FILE keeps what they print; --launch-program PATH says where loadlab is on the \
+                 nodes"
+            }
+            Scheduled::Kubernetes(_) => "`kubectl describe job` and `kubectl logs` say more while they wait",
+        }
+    }
+}
+
 /// Agents that a scheduler starts. Removed when this is dropped.
 pub struct Launched {
-    job: SlurmJob,
+    job: Scheduled,
     wait: Duration,
+}
+
+/// Why what is asked for cannot be launched, in words.
+pub fn missing(args: &SwarmArgs, url: &str) -> Option<String> {
+    match args.launch {
+        Some(LaunchArg::Kubernetes) => kubernetes::asked(args, url).err(),
+        Some(LaunchArg::Slurm) | None => None,
+    }
 }
 
 impl Launched {
@@ -70,14 +108,18 @@ impl Launched {
     pub fn start(launch: &Launch<'_>) -> Result<Option<Launched>, String> {
         let job = match launch.args.launch {
             None => return Ok(None),
-            Some(LaunchArg::Slurm) => SlurmJob::submit(launch)?,
+            Some(LaunchArg::Slurm) => Scheduled::Slurm(SlurmJob::submit(launch)?),
+            Some(LaunchArg::Kubernetes) => Scheduled::Kubernetes(KubernetesJob::apply(launch)?),
         };
         Ok(Some(Launched { job, wait: Duration::from_nanos(launch.args.launch_wait) }))
     }
 
     /// What was submitted, in words.
     pub fn described(&self) -> String {
-        self.job.described()
+        match &self.job {
+            Scheduled::Slurm(job) => job.described(),
+            Scheduled::Kubernetes(job) => job.described(),
+        }
     }
 
     /// Waits until every slot has an agent.

@@ -53,12 +53,6 @@ impl SlurmJob {
             Err(why) => Queue { words: why, is_over: false },
         }
     }
-
-    /// What to do if its tasks have ended.
-    #[expect(clippy::unused_self, reason = "each scheduler has its own")]
-    pub fn hint_of_ended(&self) -> &'static str {
-        "--launch-arg --output=FILE keeps what they print; --launch-program PATH says where loadlab is on the nodes"
-    }
 }
 
 impl Drop for SlurmJob {
@@ -141,6 +135,7 @@ mod tests {
         let launch = Launch {
             args: &args,
             url: "nats://me:secret@a.test:4222",
+            run: "1",
             agents: 2,
             public_key: "UAB",
             allow_hosts: vec!["$(reboot)".to_owned()],
