@@ -92,7 +92,9 @@ impl Slurm {
         let url = nats.url();
         let run = ["run", "plan.yaml", "--out", &lab.run_name(), "--swarm", &url, "--swarm-key", "key"];
         let mut command = lab.command(&[&run[..], &["--launch", "slurm"], args].concat());
-        command.env("SLURM_CONF", self.config());
+        let tmp = lab.path().join("tmp");
+        std::fs::create_dir_all(&tmp).expect("a folder can be made");
+        command.env("SLURM_CONF", self.config()).env("TMPDIR", &tmp);
         crate::run_support::Ran::of(command.output().expect("loadlab starts"))
     }
 
@@ -156,6 +158,8 @@ fn slurm_starts_the_agents() {
     }
     assert!(lab.record().manifest()["options"].to_string().contains("--launch slurm"));
     slurm.is_empty();
+    let left: Vec<_> = std::fs::read_dir(lab.path().join("tmp")).expect("it is there").flatten().collect();
+    assert!(left.is_empty(), "agents leave nothing: {left:?}");
 
     let refused = |args: &[&str], code: i32, holds: &[&str]| {
         let _ = std::fs::remove_dir_all(lab.record().dir);

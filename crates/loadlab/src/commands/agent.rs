@@ -86,7 +86,12 @@ pub fn command(args: &AgentArgs) -> Ended {
         max_connections: args.max_connections,
         told: Mutex::default(),
     });
-    match serve(&options, &loads, &|text| exit::line(text), &|| cancel.is_cancelled()) {
+    let served = serve(&options, &loads, &|text| exit::line(text), &|| cancel.is_cancelled());
+    if args.once && args.spool.is_none() {
+        // Only if it is empty.
+        let _ = std::fs::remove_dir(&options.spool);
+    }
+    match served {
         Ok(()) if cancel.is_cancelled() => Ended::with(Exit::Interrupted),
         Ok(()) => Ended::with(Exit::Ok),
         Err(error) => Ended::error(Exit::CouldNotRun, error),

@@ -7,6 +7,7 @@ mod slurm;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use loadlab_swarm::nats::SwarmError;
@@ -21,6 +22,9 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// An agent may start long after its run has ended.
 const UNANNOUNCED: &str = "--leave-unannounced=60s";
+
+/// How long agents have to leave once the run is over.
+const LEAVE: Duration = Duration::from_secs(10);
 
 /// What a scheduler is to start.
 pub struct Launch<'a> {
@@ -90,6 +94,8 @@ impl Scheduled {
 pub struct Launched {
     job: Scheduled,
     wait: Duration,
+    /// Every slot had an agent.
+    came: AtomicBool,
 }
 
 /// Why what is asked for cannot be launched, in words.
@@ -111,7 +117,11 @@ impl Launched {
             Some(LaunchArg::Slurm) => Scheduled::Slurm(SlurmJob::submit(launch)?),
             Some(LaunchArg::Kubernetes) => Scheduled::Kubernetes(KubernetesJob::apply(launch)?),
         };
-        Ok(Some(Launched { job, wait: Duration::from_nanos(launch.args.launch_wait) }))
+        Ok(Some(Launched {
+            job,
+            wait: Duration::from_nanos(launch.args.launch_wait),
+            came: AtomicBool::new(false),
+        }))
     }
 
     /// What was submitted, in words.
@@ -132,7 +142,10 @@ impl Launched {
             let left = self.wait.saturating_sub(began.elapsed());
             match coordinator.gather(left.min(LOOK), cancelled) {
                 Err(SwarmError::Agents(_)) => {}
-                ended => return ended,
+                ended => {
+                    self.came.store(ended.is_ok(), Ordering::Relaxed);
+                    return ended;
+                }
             }
             let queue = self.job.queue();
             if began.elapsed() < self.wait && !queue.is_over {
@@ -148,6 +161,21 @@ impl Launched {
             )));
         }
     }
+}
+
+impl Drop for Launched {
+    /// Agents that took part know that the run is over: they remove what they kept, and leave.
+    fn drop(&mut self) {
+        let until = Instant::now() + LEAVE;
+        while *self.came.get_mut() && Instant::now() < until && !self.job.queue().is_over {
+            pause();
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a scheduler gives no sign when its queue changes")]
+fn pause() {
+    std::thread::sleep(LEAVE / 50);
 }
 
 /// What a scheduler says of a job.
