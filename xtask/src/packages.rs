@@ -56,6 +56,10 @@ pub const FOR_TESTS: &[Need] = &[
     need("redis-server", "redis-server", "the storage of labs/trade-processor"),
     need("redis-cli", "redis-tools", "empties it, and lists what it holds"),
     need("nats-server", "nats-server", "carries what the agents of a swarm say"),
+    need("slurmctld", "slurmctld", "a scheduler that starts agents"),
+    need("slurmd", "slurmd", "its node"),
+    need("sbatch", "slurm-client", "submits the agents' job"),
+    need("munged", "munge", "daemons of Slurm trust one another by it"),
     need("go", "golang-go", "servers of systems with a planted bottleneck"),
 ];
 

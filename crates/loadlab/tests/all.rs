@@ -29,6 +29,7 @@ mod run_isolated;
 mod run_journey;
 mod run_journeys;
 mod run_killed;
+mod run_launch;
 mod run_links;
 mod run_loss;
 mod run_models;

@@ -233,7 +233,7 @@ pub struct ResumeArgs {
 }
 
 #[cfg(feature = "swarm")]
-pub use swarming::{AgentArgs, LostAgentArg, SwarmArgs, SwarmPlace};
+pub use swarming::{AgentArgs, LaunchArg, LostAgentArg, SwarmArgs, SwarmPlace};
 
 /// How progress is shown.
 #[derive(Clone, Debug, Arguments)]

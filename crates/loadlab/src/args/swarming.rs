@@ -74,6 +74,34 @@ pub struct SwarmArgs {
     /// Certificates to trust with the NATS server, PEM; the connection must use TLS
     #[arg(long, value_name = "FILE", requires = "swarm", hide_short_help = true)]
     pub swarm_ca: Option<PathBuf>,
+    /// Have a scheduler start the agents, and end them with the run; its commands must be installed here
+    #[arg(long, value_enum, value_name = "SCHEDULER", requires = "swarm", hide_short_help = true)]
+    pub launch: Option<LaunchArg>,
+    /// Argument for `sbatch` or `kubectl`, such as --launch-arg=--partition=P; may be repeated
+    #[arg(long, value_name = "ARG", requires = "launch", allow_hyphen_values = true, hide_short_help = true)]
+    pub launch_arg: Vec<String>,
+    /// The path of loadlab on the machines of the agents [default: that of this program]
+    #[arg(long, value_name = "PATH", requires = "launch", hide_short_help = true)]
+    pub launch_program: Option<PathBuf>,
+    /// Credentials of the agents for the NATS server: a file on the nodes, where {slot} stands for the number of each, or
+    /// a Kubernetes Secret
+    #[arg(long, value_name = "FILE|SECRET", requires = "launch", hide_short_help = true)]
+    pub launch_creds: Option<String>,
+    /// An image with loadlab in it, for Kubernetes
+    #[arg(long, value_name = "IMAGE", requires = "launch", hide_short_help = true)]
+    pub launch_image: Option<String>,
+    /// How long to wait for the agents, which may have to queue
+    #[arg(long, value_name = "TIME", requires = "launch", default_value = "5m", value_parser = super::duration, hide_short_help = true)]
+    pub launch_wait: u64,
+}
+
+/// What starts agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LaunchArg {
+    /// Tasks of a job array, submitted with `sbatch`
+    Slurm,
+    /// Pods of an Indexed Job, applied with `kubectl`
+    Kubernetes,
 }
 
 impl SwarmArgs {
@@ -90,7 +118,9 @@ impl SwarmArgs {
         let policy =
             self.on_lost_agent.to_possible_value().filter(|_| self.on_lost_agent != LostAgentArg::Fail);
         let policy = policy.map(|policy| format!("--on-lost-agent {}", policy.get_name()));
-        place.into_iter().chain(slots).chain(policy).collect()
+        let launch = self.launch.and_then(|launch| launch.to_possible_value());
+        let launch = launch.map(|launch| format!("--launch {}", launch.get_name()));
+        place.into_iter().chain(slots).chain(policy).chain(launch).collect()
     }
 }
 
@@ -140,6 +170,9 @@ pub struct AgentArgs {
     /// Leave after one run
     #[arg(long)]
     pub once: bool,
+    /// Leave if no run is announced for so long
+    #[arg(long, value_name = "TIME", value_parser = super::duration, hide = true)]
+    pub leave_unannounced: Option<u64>,
     /// Make a key for a coordinator, print its public part, and leave
     #[arg(long, value_name = "FILE")]
     pub new_key: Option<PathBuf>,

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_load::LoadSpec;
@@ -76,6 +77,7 @@ pub fn command(args: &AgentArgs) -> Ended {
         name,
         slot: args.slot,
         once: args.once,
+        leaves_after: args.leave_unannounced.map(Duration::from_nanos),
     };
     let loads: Arc<dyn Loads> = Arc::new(PlannedLoads {
         allow_hosts: args.allow_host.clone(),
@@ -84,7 +86,12 @@ pub fn command(args: &AgentArgs) -> Ended {
         max_connections: args.max_connections,
         told: Mutex::default(),
     });
-    match serve(&options, &loads, &|text| exit::line(text), &|| cancel.is_cancelled()) {
+    let served = serve(&options, &loads, &|text| exit::line(text), &|| cancel.is_cancelled());
+    if args.once && args.spool.is_none() {
+        // Only if it is empty.
+        let _ = std::fs::remove_dir(&options.spool);
+    }
+    match served {
         Ok(()) if cancel.is_cancelled() => Ended::with(Exit::Interrupted),
         Ok(()) => Ended::with(Exit::Ok),
         Err(error) => Ended::error(Exit::CouldNotRun, error),

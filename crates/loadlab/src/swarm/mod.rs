@@ -2,6 +2,7 @@
 //! the plan as text, with the options that change it; they read it as this program does, and resolve what it asks for
 //! from outside where they are.
 
+mod launch;
 mod local;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{LostAgentArg, SwarmArgs, SwarmPlace};
 use crate::exit::{Ended, note};
+use launch::{Launch, Launched};
 use local::LocalSwarm;
 
 /// How long agents have to come.
@@ -91,6 +93,8 @@ pub struct Swarm {
     coordinator: Arc<Coordinator>,
     /// Agents on this machine; ended after the coordinator has told them that the run is over.
     _local: Option<LocalSwarm>,
+    /// Agents that a scheduler has started; the same.
+    launched: Option<Launched>,
     agents: usize,
 }
 
@@ -139,56 +143,101 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
         Ended::error(exit, format!("--swarm: {error}"))
     };
     let stopped = || cancel.is_cancelled();
-    let mut described = bundle_of(wanted);
-    let (swarm, agents) = match place {
-        SwarmPlace::Local(agents) => {
-            let key = SigningKey::new();
-            let local = LocalSwarm::start(*agents, &key.public());
-            let local = local.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--swarm: {why}")))?;
-            let server = local.server();
-            let bundle = serde_json::to_value(&described).expect("texts");
-            let offer =
-                RunOffer { server, run: run_id(), slots: *agents, bundle, files: Vec::new(), key, on_loss };
-            let coordinator = Arc::new(Coordinator::start(offer, &stopped).map_err(failed)?);
-            (Swarm { coordinator, _local: Some(local), agents: *agents }, *agents)
-        }
-        SwarmPlace::Nats(url) => {
-            let of_key = || {
-                let key = private_key_of(wanted.plan)?;
-                Some(format!(
-                    "a load needs the private key `{key}`, and keys are not sent to agents{IS_HERE}"
-                ))
-            };
-            if let Some(why) = described.asks_for_file().or_else(of_key) {
-                return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}")));
-            }
-            let missing = |what: &str| Ended::error(Exit::BadPlan, format!("--swarm nats://… needs {what}"));
-            let agents = wanted.args.slots.ok_or_else(|| missing("--slots N: how many agents take part"))?;
-            let path = wanted.args.swarm_key.as_ref().ok_or_else(|| {
-                missing("--swarm-key FILE\nhint: `loadlab agent --new-key FILE` makes a key, and prints what agents need")
-            })?;
-            let key = SigningKey::read(path)
-                .map_err(|error| Ended::error(Exit::BadPlan, format!("--swarm-key: {error}")))?;
-            let server = Server {
-                url: url.clone(),
-                credentials: wanted.args.swarm_creds.clone(),
-                ca: wanted.args.swarm_ca.clone(),
-                name: "loadlab coordinator".to_owned(),
-                inbox: "coordinator".to_owned(),
-            };
-            described.files = files_of(wanted.plan).into_iter().map(|(file, _)| file).collect();
-            let files = described.files.iter().map(|file| Path::new(&described.dir).join(file)).collect();
-            let bundle = serde_json::to_value(&described).expect("texts");
-            let offer = RunOffer { server, run: run_id(), slots: agents, bundle, files, key, on_loss };
-            let coordinator = Arc::new(Coordinator::start(offer, &stopped).map_err(failed)?);
-            (Swarm { coordinator, _local: None, agents }, agents)
-        }
-    };
-    if !wanted.is_quiet {
-        note(&format!("waiting for {agents} agents"));
+    if wanted.args.launch.is_some() && matches!(place, SwarmPlace::Local(_)) {
+        let why = "--launch: `local:N` starts its own agents\nhint: --swarm nats://HOST:PORT names a server that the \
+                   scheduler's machines reach";
+        return Err(Ended::error(Exit::BadPlan, why));
     }
-    swarm.coordinator.gather(GATHER, &|| cancel.is_cancelled()).map_err(failed)?;
+    let described = bundle_of(wanted);
+    let swarm = match place {
+        SwarmPlace::Local(agents) => {
+            let offer = |server, key| {
+                let bundle = serde_json::to_value(&described).expect("texts");
+                RunOffer { server, run: run_id(), slots: *agents, bundle, files: Vec::new(), key, on_loss }
+            };
+            local(*agents, offer, &stopped, &failed)?
+        }
+        SwarmPlace::Nats(url) => on_server(wanted, url, described, on_loss, (&stopped, &failed))?,
+    };
+    let agents = swarm.agents;
+    if !wanted.is_quiet {
+        let launched = swarm.launched.as_ref().map(|launched| format!(", {}", launched.described()));
+        note(&format!("waiting for {agents} agents{}", launched.unwrap_or_default()));
+    }
+    let came = match &swarm.launched {
+        Some(launched) => launched.gather(&swarm.coordinator, &stopped),
+        None => swarm.coordinator.gather(GATHER, &stopped),
+    };
+    came.map_err(failed)?;
     Ok(Some(Arc::new(swarm)))
+}
+
+/// Agents on this machine.
+fn local(
+    agents: usize,
+    offer: impl FnOnce(Server, SigningKey) -> RunOffer,
+    stopped: &dyn Fn() -> bool,
+    failed: &dyn Fn(SwarmError) -> Ended,
+) -> Result<Swarm, Ended> {
+    let key = SigningKey::new();
+    let local = LocalSwarm::start(agents, &key.public());
+    let local = local.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--swarm: {why}")))?;
+    let coordinator = Arc::new(Coordinator::start(offer(local.server(), key), stopped).map_err(failed)?);
+    Ok(Swarm { coordinator, _local: Some(local), launched: None, agents })
+}
+
+/// Agents that a server connects, started by a scheduler or by others.
+fn on_server(
+    wanted: &Wanted<'_>,
+    url: &str,
+    mut described: Bundle,
+    on_loss: LossPolicy,
+    (stopped, failed): (&dyn Fn() -> bool, &dyn Fn(SwarmError) -> Ended),
+) -> Result<Swarm, Ended> {
+    let of_key = || {
+        let key = private_key_of(wanted.plan)?;
+        Some(format!("a load needs the private key `{key}`, and keys are not sent to agents{IS_HERE}"))
+    };
+    if let Some(why) = described.asks_for_file().or_else(of_key) {
+        return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}")));
+    }
+    let missing = |what: &str| Ended::error(Exit::BadPlan, format!("--swarm nats://… needs {what}"));
+    let agents = wanted.args.slots.ok_or_else(|| missing("--slots N: how many agents take part"))?;
+    let path = wanted.args.swarm_key.as_ref().ok_or_else(|| {
+        missing(
+            "--swarm-key FILE\nhint: `loadlab agent --new-key FILE` makes a key, and prints what agents need",
+        )
+    })?;
+    if let Some(why) = launch::missing(wanted.args, url) {
+        return Err(Ended::error(Exit::BadPlan, format!("--launch: {why}")));
+    }
+    let key = SigningKey::read(path)
+        .map_err(|error| Ended::error(Exit::BadPlan, format!("--swarm-key: {error}")))?;
+    let server = Server {
+        url: url.to_owned(),
+        credentials: wanted.args.swarm_creds.clone(),
+        ca: wanted.args.swarm_ca.clone(),
+        name: "loadlab coordinator".to_owned(),
+        inbox: "coordinator".to_owned(),
+    };
+    described.files = files_of(wanted.plan).into_iter().map(|(file, _)| file).collect();
+    let files = described.files.iter().map(|file| Path::new(&described.dir).join(file)).collect();
+    let bundle = serde_json::to_value(&described).expect("texts");
+    let public_key = key.public();
+    let run = run_id();
+    let offer = RunOffer { server, run: run.clone(), slots: agents, bundle, files, key, on_loss };
+    let coordinator = Arc::new(Coordinator::start(offer, stopped).map_err(failed)?);
+    let launch = Launch {
+        args: wanted.args,
+        url,
+        run: &run,
+        agents,
+        public_key: &public_key,
+        allow_hosts: wanted.plan.allow_hosts.iter().chain(wanted.allow_hosts).cloned().collect(),
+    };
+    let launched = Launched::start(&launch);
+    let launched = launched.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--launch: {why}")))?;
+    Ok(Swarm { coordinator, _local: None, launched, agents })
 }
 
 /// Why a lost agent cannot be replaced, in words.

@@ -63,6 +63,8 @@ pub struct AgentOptions {
     pub slot: Option<usize>,
     /// Leave after one run.
     pub once: bool,
+    /// Leave if no run is announced for so long.
+    pub leaves_after: Option<Duration>,
 }
 
 /// Makes loads from what the coordinator says of them.
@@ -146,7 +148,16 @@ impl Agent<'_> {
     async fn runs(&self) {
         let (mut done, mut refused) = (Vec::new(), String::new());
         loop {
-            let announcement = self.announced(&done, &mut refused).await;
+            let announced = self.announced(&done, &mut refused);
+            let announcement = match self.options.leaves_after {
+                Some(most) => match tokio::time::timeout(most, announced).await {
+                    Ok(announcement) => announcement,
+                    Err(_) => {
+                        return (self.tell)(&format!("no run is announced within {} s", most.as_secs_f64()));
+                    }
+                },
+                None => announced.await,
+            };
             let (run, slots) = (announcement.run.clone(), announcement.slots);
             let subjects = Subjects { run: run.clone() };
             match self.claim(&subjects, &announcement.open).await {

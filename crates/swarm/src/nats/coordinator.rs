@@ -177,6 +177,17 @@ impl Coordinator {
         }
     }
 
+    /// How many agents take part when all have come.
+    pub fn slots(&self) -> usize {
+        self.shared.crew().slots()
+    }
+
+    /// How many have come.
+    pub fn agents_here(&self) -> usize {
+        let crew = self.shared.crew();
+        crew.slots() - crew.open().len()
+    }
+
     /// Waits until every slot has an agent.
     ///
     /// # Errors
