@@ -25,6 +25,8 @@ const UNANNOUNCED: &str = "--leave-unannounced=60s";
 
 /// How long agents have to leave once the run is over.
 const LEAVE: Duration = Duration::from_secs(10);
+/// Between two looks at whether they have: they leave within a second.
+const LOOK_AT_END: Duration = Duration::from_millis(200);
 
 /// What a scheduler is to start.
 pub struct Launch<'a> {
@@ -175,7 +177,7 @@ impl Drop for Launched {
 
 #[expect(clippy::disallowed_methods, reason = "a scheduler gives no sign when its queue changes")]
 fn pause() {
-    std::thread::sleep(LEAVE / 50);
+    std::thread::sleep(LOOK_AT_END);
 }
 
 /// What a scheduler says of a job.
