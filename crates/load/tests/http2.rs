@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use loadlab_load::protocol::http2::{Code, Event, Head, HeadParts, Heads, Session, Settings};
 
-use crate::skip;
+use crate::{ports, skip};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -303,11 +303,6 @@ fn start(command: &mut Command, address: SocketAddr) -> Option<Program> {
     Some(program)
 }
 
-/// An address with no listener, for now.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port")
-}
-
 #[test]
 fn files_from_every_server_at_hand() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -337,7 +332,7 @@ fn files_from_every_server_at_hand() {
     };
     check(&crate_server, "the h2 crate");
 
-    let address = free_address();
+    let address = ports::unused();
     let port = address.port().to_string();
     let mut nghttpd = Command::new("nghttpd");
     nghttpd.args(["--no-tls", "-a", "127.0.0.1", "-d"]).arg(folder.path()).arg(&port);
@@ -345,7 +340,7 @@ fn files_from_every_server_at_hand() {
         check(&drive(address, Settings::default(), &asks, 20), "nghttpd");
     }
 
-    let address = free_address();
+    let address = ports::unused();
     let config = folder.path().join("nginx.conf");
     let root = folder.path().display();
     let text = format!(

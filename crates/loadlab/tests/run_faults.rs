@@ -3,6 +3,7 @@
 
 use std::net::TcpListener;
 
+use crate::common::ports;
 use crate::run_support;
 use crate::run_support::{LOAD, LONG, Lab, component, plan};
 
@@ -260,15 +261,14 @@ fn several_things_that_fail() {
 #[test]
 fn a_plan_without_a_system() {
     let lab = Lab::new();
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let address = ports::unused();
+    let port = address.port();
     let text = format!(
         "loadlab: 1\nname: bare\nload:\n  users: 1\n  requests: 30\n  journey: [{{ get: \"http://127.0.0.1:{port}/\" }}]\n"
     );
-    drop(listener);
     lab.run(&text, &[]).expect(5, &["cannot connect to", "hint:"]);
     let lab = Lab::new();
-    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let listener = TcpListener::bind(address).unwrap();
     let served = std::thread::spawn(move || run_support::server::serve_one(&listener));
     lab.run(&text, &[]).expect(0, &[]);
     served.join().unwrap();
@@ -327,7 +327,7 @@ fn targets_elsewhere_behind_a_port_of_the_system() {
 #[test]
 fn a_target_that_is_not_there() {
     let lab = Lab::new();
-    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let free = ports::unused().port();
     let load =
         format!("load:\n  users: 1\n  duration: 10m\n  journey: [{{ get: \"http://127.0.0.1:{free}/\" }}]\n");
     let ran = lab.run(&plan(&[component("web", "", &[])], &load), &[]);

@@ -1,5 +1,6 @@
 //! `loadlab run` when all goes well: what is brought up, for how long, in which order, and what is recorded.
 
+use crate::common::ports;
 use crate::run_support;
 use crate::run_support::{LOAD, Lab, component, plan};
 
@@ -382,7 +383,7 @@ fn a_plan_in_another_folder() {
 #[test]
 fn a_given_port_over_several_trials() {
     let lab = Lab::new();
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let free = ports::unused().port();
     let rest = "trials: 3\nload:\n  users: 2\n  requests: 40\n  keep_alive: false\n  \
                 journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     lab.run(&plan(&[component("web", "", &[&format!("port: {free}")])], rest), &[]).expect(0, &[]);

@@ -2,31 +2,42 @@
 //! gone, and tests run in parallel: the load on a dead server would go to another test's. These are below the range
 //! from which the kernel chooses, and none is used twice.
 
-use std::net::{SocketAddr, TcpListener};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const FIRST: u32 = 21_000;
 const COUNT: u32 = 10_000;
 
-/// A port of 127.0.0.1 that is unused, and not given to any other test of this program.
-#[allow(dead_code, reason = "the tests of `load` start no other program")]
+/// A port of 127.0.0.1 that is unused, and not given to any other test of this program. It is looked up, never
+/// bound: a process that another test starts at that moment would hold a copy of the socket until its exec, and the
+/// port would be taken for that long.
+#[allow(dead_code, reason = "some programs of tests only listen themselves")]
 pub fn unused() -> SocketAddr {
-    listener().local_addr().expect("an address")
+    next().find(|address| !is_in_use(address.port())).expect("one of the ports is free")
 }
 
-/// Listens there. If this program itself is to listen, it must not release the port: a process that another test
-/// starts at that moment holds a copy until its exec.
+/// Listens there. If this program itself is to listen, it must not release the port.
+#[allow(dead_code, reason = "some programs of tests start all their servers")]
 pub fn listener() -> TcpListener {
+    next().find_map(|address| TcpListener::bind(address).ok()).expect("one of the ports is free")
+}
+
+/// As many as there are, each given once.
+fn next() -> impl Iterator<Item = SocketAddr> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     // Programs that run at the same time start at different ports.
     let start = std::process::id().wrapping_mul(131);
-    for _ in 0..COUNT {
+    (0..COUNT).map(move |_| {
         let place = start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
-        let port = u16::try_from(FIRST + place).expect("below 65,536");
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if let Ok(listener) = TcpListener::bind(address) {
-            return listener;
-        }
-    }
-    panic!("none of {COUNT} ports is free");
+        SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(FIRST + place).expect("below 65,536")))
+    })
+}
+
+/// Some socket of this machine, of IPv4 or IPv6, has that port.
+fn is_in_use(port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    let has_it = |line: &str| line.split_ascii_whitespace().nth(1).is_some_and(|at| at.ends_with(&local));
+    let table = |path: &str| fs::read_to_string(path).is_ok_and(|text| text.lines().any(has_it));
+    table("/proc/net/tcp") || table("/proc/net/tcp6")
 }

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::process;
 
@@ -23,6 +24,9 @@ struct Row {
     inode: u64,
 }
 
+/// How long a child of this process may take to release copies of our sockets. It has them until its program begins.
+const STARTING_NS: u64 = 1_000_000_000;
+
 /// Every port is free, or the error names the first that is not and its owner.
 pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
     for &port in ports {
@@ -31,14 +35,8 @@ pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
         if can_be_had(port) {
             continue;
         }
-        let rows = table();
-        let owner = rows.iter().find(|r| r.port == port && r.state == LISTEN);
-        let taken = owner.is_some() || bind_fails(port);
-        if taken {
-            let owner = owner.or_else(|| rows.iter().find(|r| r.port == port && r.inode != 0));
-            let by = owner
-                .and_then(|r| process::holder_of_socket(r.inode))
-                .map_or(String::new(), |pid| format!(" by pid {pid} ({})", process::command_of(pid)));
+        if let Some(owner) = once_started(STARTING_NS, || owner_of(port)) {
+            let by = owner.map(by_whom).unwrap_or_default();
             return Err(Error::PortTaken { component: component.to_owned(), port, by });
         }
     }
@@ -50,14 +48,45 @@ pub(crate) fn check_no_stranger(component: &str, port: u16, is_ours: &dyn Fn(u32
     if can_be_had(port) {
         return Ok(());
     }
-    let listening = table().into_iter().find(|r| r.port == port && r.state == LISTEN);
-    let stranger = listening.and_then(|r| process::holder_of_socket(r.inode)).filter(|pid| !is_ours(*pid));
-    match stranger {
+    let stranger_now = || {
+        let listening = table().into_iter().find(|r| r.port == port && r.state == LISTEN);
+        listening.and_then(|r| process::holder_of_socket(r.inode)).filter(|pid| !is_ours(*pid)).map(Some)
+    };
+    match once_started(STARTING_NS, stranger_now).flatten() {
         None => Ok(()),
-        Some(pid) => {
-            let by = format!(" by pid {pid} ({})", process::command_of(pid));
-            Err(Error::PortTaken { component: component.to_owned(), port, by })
+        Some(pid) => Err(Error::PortTaken { component: component.to_owned(), port, by: by_whom(pid) }),
+    }
+}
+
+/// Who has the port, if anybody; `None` within it if that cannot be found out.
+fn owner_of(port: u16) -> Option<Option<u32>> {
+    let rows = table();
+    let owner = rows.iter().find(|r| r.port == port && r.state == LISTEN);
+    if owner.is_none() && !bind_fails(port) {
+        return None;
+    }
+    let owner = owner.or_else(|| rows.iter().find(|r| r.port == port && r.inode != 0));
+    Some(owner.and_then(|r| process::holder_of_socket(r.inode)))
+}
+
+fn by_whom(pid: u32) -> String {
+    format!(" by pid {pid} ({})", process::command_of(pid))
+}
+
+/// The owner of a port, as [`owner_of`] finds it. A process that another thread is starting has copies of our sockets
+/// until its program begins, so a child of ours is waited for. So is an unknown owner: while a program begins, nobody
+/// can be seen to hold what is being closed.
+fn once_started(within_ns: u64, mut owner_now: impl FnMut() -> Option<Option<u32>>) -> Option<Option<u32>> {
+    let since_ns = clock::now_ns();
+    let us = std::process::id();
+    // The kernel shows 0 as the parent of a process that is just ending.
+    let is_child = |pid: u32| process::stat(pid).is_none_or(|stat| [us, 0].contains(&stat.parent));
+    loop {
+        let owner = owner_now()?;
+        if owner.is_some_and(|pid| !is_child(pid)) || clock::now_ns() - since_ns >= within_ns {
+            return Some(owner);
         }
+        std::thread::yield_now();
     }
 }
 
@@ -96,7 +125,12 @@ fn parse_row(line: &str) -> Option<Row> {
 }
 
 #[cfg(test)]
+#[path = "../../../loadlab/tests/common/ports.rs"]
+mod of_tests;
+
+#[cfg(test)]
 mod tests {
+    use super::of_tests::listener;
     use super::*;
 
     #[test]
@@ -120,13 +154,6 @@ mod tests {
         becomes_free(|| check_free("db", &[port]).is_ok());
     }
 
-    /// A port below the ephemeral range, so that no other test is given it once it is free.
-    fn listener() -> TcpListener {
-        let start = (std::process::id() % 5_000) as u16;
-        let bind = |n: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, 15_000 + (start + n) % 5_000)).ok();
-        (0..5_000).find_map(bind).expect("a free port below 20,000")
-    }
-
     /// That very port is free again, once no child between fork and exec has a copy of its socket.
     #[track_caller]
     fn becomes_free(is_free: impl Fn() -> bool) {
@@ -135,6 +162,51 @@ mod tests {
             assert!(since.elapsed().as_secs() < 60, "the port never becomes free");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "pre_exec: the process is stopped before its program begins")]
+    fn a_process_being_started_is_no_owner() {
+        use std::io::{Read, Write, pipe};
+        use std::os::unix::process::CommandExt;
+        let listener = listener();
+        let port = listener.local_addr().unwrap().port();
+        let ((mut forked, mut says), (mut waits, mut go)) = (pipe().unwrap(), pipe().unwrap());
+        let starts = std::thread::spawn(move || {
+            let mut command = std::process::Command::new("true");
+            // SAFETY: the closure only reads and writes.
+            unsafe {
+                command.pre_exec(move || says.write_all(b"x").and_then(|()| waits.read_exact(&mut [0])))
+            };
+            command.status()
+        });
+        forked.read_exact(&mut [0]).unwrap();
+        drop(listener);
+        let mut owners = Vec::new();
+        let owner = once_started(60 * STARTING_NS, || {
+            let owner = owner_of(port);
+            if owners.is_empty() {
+                go.write_all(b"x").unwrap();
+            }
+            owners.push(owner);
+            owner
+        });
+        assert!(matches!(owners[0], Some(Some(pid)) if pid != std::process::id()), "{owners:?}");
+        assert_eq!(owner, None);
+        assert!(starts.join().unwrap().unwrap().success());
+    }
+
+    #[test]
+    fn an_unknown_owner_is_looked_for_again() {
+        let after = |looks: &[Option<Option<u32>>]| {
+            let mut looks = looks.iter().copied();
+            once_started(60 * STARTING_NS, || looks.next().unwrap())
+        };
+        let us = Some(std::process::id());
+        assert_eq!(after(&[Some(None), None]), None);
+        assert_eq!(after(&[Some(None), Some(None), Some(us)]), Some(us));
+        assert_eq!(after(&[Some(us)]), Some(us));
+        assert_eq!(once_started(0, || Some(None)), Some(None), "nobody waits for longer");
     }
 
     #[test]

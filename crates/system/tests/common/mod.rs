@@ -1,11 +1,12 @@
 //! Shared by the tests of real processes.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+#[path = "../../../loadlab/tests/common/ports.rs"]
+mod ports;
 #[path = "../../../loadlab/tests/common/skip.rs"]
 pub mod skip;
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -112,7 +113,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 pub fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    ports::unused().port()
 }
 
 /// The pid a process wrote to a file, with its start time.
