@@ -6,6 +6,7 @@
 
 use std::process::ExitCode;
 
+pub mod block;
 pub mod capture;
 pub mod expr;
 pub mod hpack;

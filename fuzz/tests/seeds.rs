@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_fuzz::{
-    capture, expr, files_of, hpack, http1, http2, plan, record, secrets, template, websocket,
+    block, capture, expr, files_of, hpack, http1, http2, plan, record, secrets, template, websocket,
 };
 use loadlab_load::protocol::http1::{Memo, Reader};
 use loadlab_load::protocol::http2::hpack::Decoder;
@@ -179,4 +179,12 @@ fn record_keeps_its_promises() {
     let trial = &run.cases[0].trials[0];
     assert!(trial.summary.is_some() && trial.intervals.len() >= 4 && trial.ticks.len() == 2, "{trial:?}");
     assert!(!trial.samples.is_empty() && !trial.events.is_empty() && !trial.examples.is_empty());
+}
+
+#[test]
+fn block_keeps_its_promises() {
+    run("block", block::target);
+    let whole = |bytes: &[u8]| loadlab_swarm::block::unpack(&block::deflated(&bytes[1..])).is_ok();
+    let good = seeds("block").iter().filter(|(_, bytes)| whole(bytes)).count();
+    assert!(good >= 5, "only {good} seeds are whole");
 }

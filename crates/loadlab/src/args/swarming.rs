@@ -80,7 +80,7 @@ pub struct SwarmArgs {
     /// Argument for `sbatch` or `kubectl`, such as --launch-arg=--partition=P; may be repeated
     #[arg(long, value_name = "ARG", requires = "launch", allow_hyphen_values = true, hide_short_help = true)]
     pub launch_arg: Vec<String>,
-    /// The path of loadlab on the machines of the agents [default: that of this program]
+    /// Where loadlab is [default: for Slurm, where this program is; for Kubernetes, /bin/loadlab]
     #[arg(long, value_name = "PATH", requires = "launch", hide_short_help = true)]
     pub launch_program: Option<PathBuf>,
     /// Credentials of the agents for the NATS server: a file on the nodes, where {slot} stands for the number of each, or
@@ -109,9 +109,9 @@ impl SwarmArgs {
     pub fn words(&self) -> Vec<String> {
         let place = self.swarm.as_ref().map(|place| match place {
             SwarmPlace::Local(agents) => format!("--swarm local:{agents}"),
-            SwarmPlace::Nats(url) => match url.rsplit_once('@') {
-                Some((_, host)) => format!("--swarm nats://{host}"),
-                None => format!("--swarm {url}"),
+            SwarmPlace::Nats(url) => match (url.split_once("://"), url.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, host))) => format!("--swarm {scheme}://{host}"),
+                _ => format!("--swarm {url}"),
             },
         });
         let slots = self.slots.map(|slots| format!("--slots {slots}"));
@@ -202,6 +202,32 @@ mod tests {
         for wrong in ["", "local", "local:", "local:0", "local:65", "nats://", "http://a.test", "4"] {
             let why = wrong.parse::<SwarmPlace>().expect_err(wrong);
             assert!(why.starts_with("expected `local:N`"), "{wrong}: {why}");
+        }
+    }
+
+    /// What `resume` needs is kept, and credentials are not.
+    #[test]
+    fn a_record_keeps_the_server_without_credentials() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            swarm: SwarmArgs,
+        }
+        for (given, kept) in [
+            ("nats://a.test:4222", "--swarm nats://a.test:4222"),
+            ("nats://me:s3cret@a.test:4222", "--swarm nats://a.test:4222"),
+            ("tls://s3cret@a.test:4222", "--swarm tls://a.test:4222"),
+        ] {
+            let line = <Line as clap::Parser>::parse_from([
+                "x",
+                "--swarm",
+                given,
+                "--slots",
+                "2",
+                "--swarm-key",
+                "k",
+            ]);
+            assert_eq!(line.swarm.words(), [kept, "--slots 2"]);
         }
     }
 }

@@ -1,0 +1,42 @@
+//! `block`: what an agent reports, of any bytes, is refused or read, and what is read is packed to the same. Of a report
+//! whose histograms are damaged the counts remain.
+//!
+//! Input: byte 0 says whether the rest is packed here (odd) or is a packed block, so that a fuzzer need not learn deflate.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use loadlab_load::run::Part;
+use loadlab_swarm::block::{Block, pack, unpack};
+
+/// See the module.
+pub fn target(data: &[u8]) {
+    let [is_unpacked, content @ ..] = data else { return };
+    let packed = if is_unpacked % 2 == 1 { deflated(content) } else { content.to_vec() };
+    let block = match Block::open(&packed) {
+        Ok(block) => block,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let known = block.known();
+    let (part, whole) = block.into_part(None);
+    assert_eq!(unpack(&packed).is_ok(), whole.is_ok());
+    match (&part, known) {
+        (Part::Counted(batch), Some(known)) => {
+            let read = (batch.until_ns, batch.in_flight, batch.window_to_ns);
+            assert_eq!(read, (known.until_ns, known.in_flight, known.window_to_ns));
+        }
+        (Part::Ended(_), None) => {}
+        (part, known) => panic!("{known:?} became {part:?}"),
+    }
+    let again = pack(&part);
+    let back = unpack(&again).expect("what was packed here");
+    assert_eq!(pack(&back), again, "{part:?}");
+}
+
+/// As agents pack it.
+pub fn deflated(content: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(content).expect("memory");
+    encoder.finish().expect("memory")
+}
