@@ -1,4 +1,5 @@
-//! Compresses the licences of the libraries in the program: 0.5 MB of text that is read once in a while.
+//! Compresses the licences of the libraries in the program, 0.5 MB of text that is read once in a while, and the live
+//! page.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,12 +9,18 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 fn main() {
-    const NOTICES: &str = "THIRD-PARTY-NOTICES";
-    println!("cargo::rerun-if-changed={NOTICES}");
-    let text = fs::read(NOTICES).expect("the notices can be read");
+    pack("THIRD-PARTY-NOTICES", "notices");
+    for name in ["live.css", "live.js", "live.html"] {
+        pack(&format!("assets/{name}"), name);
+    }
+}
+
+fn pack(file: &str, name: &str) {
+    println!("cargo::rerun-if-changed={file}");
+    let text = fs::read(file).expect("the file can be read");
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::best());
     packed.write_all(&text).expect("memory takes everything");
     let packed = packed.finish().expect("memory takes everything");
     let out = env::var_os("OUT_DIR").expect("Cargo names a folder");
-    fs::write(Path::new(&out).join("notices.zlib"), packed).expect("the folder can be written");
+    fs::write(Path::new(&out).join(format!("{name}.zlib")), packed).expect("the folder can be written");
 }

@@ -115,7 +115,7 @@ mod tests {
 
     /// `--name: #123456` of the light and of the dark page.
     fn sheets() -> [BTreeMap<String, String>; 2] {
-        let css = crate::assets::STYLE;
+        let css: &str = &crate::assets::STYLE;
         let (light, dark) = css.split_once("@media (prefers-color-scheme: dark)").expect("two sheets");
         [light, dark].map(|sheet| {
             let rules = sheet.split(['{', '}', ';']).filter_map(|rule| rule.trim().split_once(": #"));

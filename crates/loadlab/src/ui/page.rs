@@ -1,12 +1,12 @@
 //! The live page: one file that loads nothing; the report's style and chart library, and its own script.
 
-use loadlab_report::assets::{self, STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE};
+use loadlab_report::assets::{self, Asset, STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE};
 use loadlab_report::markup::escaped;
 use loadlab_report::terminal::harmless;
 
-const OWN_STYLE: &str = include_str!("../../assets/live.css");
-const SCRIPT: &str = include_str!("../../assets/live.js");
-const BODY: &str = include_str!("../../assets/live.html");
+static OWN_STYLE: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/live.css.zlib")));
+static SCRIPT: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/live.js.zlib")));
+static BODY: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/live.html.zlib")));
 
 /// The page, with a title until the first frame arrives.
 pub fn page(title: &str) -> String {
@@ -24,7 +24,7 @@ pub fn page(title: &str) -> String {
 /// The report's policy; in addition the page may request events from its own server, and must not be framed.
 pub fn policy() -> String {
     let own = "connect-src 'self'; img-src data:; frame-ancestors 'none'";
-    format!("{}; {own}", assets::policy(&[UPLOT_SCRIPT, SCRIPT]))
+    format!("{}; {own}", assets::policy(&[&UPLOT_SCRIPT, &SCRIPT]))
 }
 
 #[cfg(test)]

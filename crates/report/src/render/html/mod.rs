@@ -17,19 +17,10 @@ use loadlab_record::summary::Verdict;
 
 use self::plot::Charts;
 use super::verdict_word;
-use crate::assets::{STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE, policy};
+use crate::assets::{SCRIPT, STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE, policy};
 use crate::document::{Document, Section, Weight};
 use crate::markup::escaped;
 use crate::terminal::harmless;
-
-const SCRIPT: &str = concat!(
-    include_str!("../../../assets/js/base.js"),
-    include_str!("../../../assets/js/charts.js"),
-    include_str!("../../../assets/js/tables.js"),
-    include_str!("../../../assets/js/planes.js"),
-    include_str!("../../../assets/js/drawings.js"),
-    include_str!("../../../assets/js/page.js"),
-);
 
 /// With more cases than this a reader picks one at a time.
 const PICK_FROM: usize = 4;
@@ -45,7 +36,7 @@ pub fn html(document: &Document) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title} – loadlab</title>\n<style>{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n",
-        policy(&[UPLOT_SCRIPT, SCRIPT])
+        policy(&[&UPLOT_SCRIPT, &SCRIPT])
     );
     let charts = Charts::of(document);
     header(&mut out, document);
