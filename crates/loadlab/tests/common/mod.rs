@@ -192,6 +192,9 @@ pub fn check_identities(json: &Value) {
     assert!(doubts.iter().all(|d| d["kind"] != "accounting"), "{json:#}");
 }
 
+/// Grave doubts that a busy machine is enough for: loadlab itself was late, or had no core.
+pub const OF_A_BUSY_MACHINE: [&str; 4] = ["late", "throttled", "generator_stalled", "generator_cpu"];
+
 /// The kinds of a document's doubts.
 pub fn doubts(json: &Value) -> Vec<String> {
     let doubts = json["doubts"].as_array().expect("doubts");

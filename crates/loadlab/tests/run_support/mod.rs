@@ -4,7 +4,7 @@ pub mod engine;
 pub mod front;
 pub mod server;
 
-use crate::common::ports;
+use crate::common::{OF_A_BUSY_MACHINE, ports};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -134,13 +134,12 @@ impl Ran {
     /// the answer depends on how many requests it makes, it may be undecided.
     #[track_caller]
     pub fn expect_however_busy(&self, summaries: &[Value], may_be_undecided: bool) {
-        let busy = ["late", "throttled", "generator_stalled", "generator_cpu"];
         let code_of = |summary: &Value| match summary["verdict"].as_str() {
             Some("pass" | "none") => 0,
             Some("undecided") if may_be_undecided => 6,
             Some("invalid") => {
                 let doubts = summary["doubts"].as_array().expect("doubts");
-                let of_machine = |d: &&Value| busy.iter().any(|kind| d["kind"] == *kind);
+                let of_machine = |d: &&Value| OF_A_BUSY_MACHINE.iter().any(|kind| d["kind"] == *kind);
                 let grave: Vec<&Value> = doubts.iter().filter(|d| d["grave"] == true).collect();
                 assert!(!grave.is_empty() && grave.iter().all(of_machine), "{grave:?}");
                 4
