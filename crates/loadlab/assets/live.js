@@ -323,6 +323,21 @@
     if (grew) drawSpark(row.line, values[0]);
   };
 
+  const createAgent = (a) => {
+    const line = spark();
+    const cells = [0, 1, 2, 3].map(() => make("td", { className: "n" }));
+    const row = make("tr", {}, make("th", { scope: "row" }, a.name), ...cells, make("td", {}, line));
+    row.parts = { cells, line };
+    return row;
+  };
+  const updateAgent = (row, a) => {
+    const { cells, line } = row.parts;
+    [a.rate, a.ok, a.failed, a.in_flight].forEach((text, i) => tell(cells[i], text));
+    row.classList.toggle("bad", a.missing);
+    const { values, grew } = lines.get(`agent ${a.name}`);
+    if (grew) drawSpark(line, values[0]);
+  };
+
   const createFigure = (f) => {
     const line = spark();
     const value = make("dd");
@@ -365,6 +380,8 @@
     each(by("components").querySelector("tbody"), frame.components, (c) => c.name, createComponent, updateComponent);
     by("probes").hidden = !frame.probes.length;
     each(by("probes").querySelector("tbody"), frame.probes, (p) => p.name, createProbe, updateProbe);
+    by("agents").hidden = !frame.agents.length;
+    each(by("agents").querySelector("tbody"), frame.agents, (a) => a.name, createAgent, updateAgent);
     list("done", frame.done, remark);
     list("doubts", frame.doubts, remark);
     list("events", frame.events, ([at, weight, text]) => make("li", { className: weight }, make("time", {}, at), make("span", {}, text)));
@@ -386,9 +403,9 @@
       lines.clear();
       each(by("loads"), [], String);
       each(by("figures").querySelector("dl"), [], String);
-      for (const id of ["components", "probes"]) each(by(id).querySelector("tbody"), [], String);
+      for (const id of ["components", "probes", "agents"]) each(by(id).querySelector("tbody"), [], String);
     }
-    const kinds = [["figure", frame.figures], ["load", frame.loads], ["component", frame.components], ["probe", frame.probes]];
+    const kinds = [["figure", frame.figures], ["load", frame.loads], ["component", frame.components], ["probe", frame.probes], ["agent", frame.agents]];
     const whole = kinds.every(([kind, things]) => things.every((t) => grow(`${kind} ${t.name}`, t.over)));
     if (!whole) return follow();
     newest = frame;

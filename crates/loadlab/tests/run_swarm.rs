@@ -13,6 +13,8 @@ use serde_json::Value;
 use crate::common::demo::Demo;
 use crate::common::ports;
 use crate::run_support::{Lab, component, eventually, plan, processes_with};
+use crate::run_ui::driver::Browser;
+use crate::run_ui::page_in;
 
 /// Posts ids, which the server counts and keeps.
 pub fn counted(load: &str) -> String {
@@ -263,6 +265,32 @@ fn under_way(
     let running = lab.start(&counted(load), &args);
     moment_of_a_fault(lab, "default", Duration::from_secs(2));
     (agents, running)
+}
+
+/// The page has a row for each agent, and says which one is missing.
+#[test]
+fn the_page_shows_each_agent() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let options = ["--on-lost-agent", "degrade", "--ui"];
+    let (mut agents, mut running) = under_way(&lab, &nats, "  rate: 100\n  duration: 10m\n", &options);
+    running.until_told("live in the browser: ");
+    let mut browser = Browser::start();
+    browser.visit(&page_in(&lab.read("stderr")));
+    let shown = "[...document.querySelectorAll('#agents tbody tr')].map((row) => row.children[0].textContent + ': ' + row.children[1].textContent)";
+    browser.until(&format!(
+        "{shown}.filter((row) => /^(one|two) \\(slot [01]\\): [1-9][0-9.,]*\\/s$/.test(row)).length === 2"
+    ));
+    browser.until("document.querySelectorAll('#agents .spark path[d*=L]').length === 2");
+    agents[1].child.kill().expect("it can be killed");
+    // Whoever is missing comes first.
+    browser.until(&format!(
+        "/^two \\(slot [01]\\): missing$/.test({shown}[0]) && /^one .*[0-9]\\/s$/.test({shown}[1])"
+    ));
+    running.signal(Signal::INT);
+    running.end().expect(130, &[]);
+    browser.until_report();
+    browser.is_silent();
 }
 
 /// A server that is killed and started again with its streams loses nothing: what was not acknowledged is sent again,

@@ -2,7 +2,7 @@
 
 #[allow(dead_code, reason = "the part of it that these tests need")]
 #[path = "../../report/tests/support/browser.rs"]
-mod driver;
+pub mod driver;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use crate::run_support::{Lab, Served, component, plan};
 
 /// The page's address, from the output.
 #[track_caller]
-fn page_in(reported: &str) -> String {
+pub fn page_in(reported: &str) -> String {
     let url = reported.split("live in the browser: ").nth(1).and_then(|t| t.lines().next());
     url.unwrap_or_else(|| panic!("no address in {reported}")).to_owned()
 }

@@ -9,6 +9,8 @@ use loadlab_record::manifest::FigureFacts;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Doubt, Summary};
 
+use crate::senders::AgentNow;
+
 /// One thing that happened, in the order it happened.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
@@ -85,6 +87,13 @@ pub enum RunEvent {
     },
     /// A second of a load is complete.
     Second(Box<Tick>),
+    /// The agents that send a load, about once a second.
+    Agents {
+        /// Which load.
+        load: String,
+        /// All of them, in the order of their parts.
+        agents: Vec<AgentNow>,
+    },
     /// Components and probes were read, about once a second each.
     Watched(Vec<Sample>),
     /// A reason to doubt a load, when it arises; the trial's doubts are in its summary.
@@ -179,6 +188,11 @@ impl RunEvent {
             }
             RunEvent::Second(tick) => {
                 secrets.mask_value(*tick).map_or_else(withheld, |tick| RunEvent::Second(Box::new(tick)))
+            }
+            RunEvent::Agents { load, agents } => {
+                let name = |of: AgentNow| AgentNow { agent: text(of.agent), ..of };
+                let agents = agents.into_iter().map(name).collect();
+                RunEvent::Agents { load: text(load), agents }
             }
             RunEvent::Watched(samples) => RunEvent::Watched(secrets.mask_value(samples).unwrap_or_default()),
             RunEvent::Doubt { load, doubt } => secrets

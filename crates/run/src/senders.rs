@@ -10,6 +10,7 @@ use loadlab_load::journey::capture::Slots;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{Body, Isolation, LoadSpec as Planned, MessageContent, PartContent, Plan, Step};
+use loadlab_record::load::Counts;
 use loadlab_record::summary::AgentSummary;
 use serde::{Deserialize, Serialize};
 
@@ -38,17 +39,41 @@ pub trait ReadySenders: Send + Sync {
     /// Who they are, for the record.
     fn described(&self) -> String;
 
-    /// Has the load sent. `cancelled` is asked now and then, also while nothing is reported; `tell` hears of processes that
-    /// are lost, and of those that take their place.
+    /// Has the load sent. `cancelled` is asked now and then, also while nothing is reported; `tell` hears of the
+    /// processes.
     fn send(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
-        tell: &dyn Fn(String),
+        tell: &dyn Fn(SenderNews),
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> SentLoad;
+}
+
+/// What is worth knowing of processes that send a load.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SenderNews {
+    /// One was lost, or replaced, or is back; in words.
+    Note(String),
+    /// All of them, about once a second.
+    Agents(Vec<AgentNow>),
+}
+
+/// A process that sends a part of a load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentNow {
+    /// Its part, from 0.
+    pub slot: u64,
+    /// Its name.
+    pub agent: String,
+    /// Successful responses per second, in the last second that it reported.
+    pub ok_per_s: f64,
+    /// Its requests so far.
+    pub counts: Counts,
+    /// It was silent for too long, or is given up.
+    pub is_missing: bool,
 }
 
 /// A load that other processes sent.

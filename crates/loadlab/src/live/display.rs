@@ -3,8 +3,9 @@
 use loadlab_record::load::Counts;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
 use loadlab_report::figures;
+use loadlab_run::senders::AgentNow;
 
-use super::state::{Component, Figure, Load, State, Weight};
+use super::state::{Agent, Component, Figure, Load, State, Weight};
 
 /// Shares of its limit from which a bar is doubtful, and bad.
 const NEARLY_FULL: f64 = 0.8;
@@ -109,6 +110,31 @@ pub fn figure_name(state: &State, figure: &Figure) -> String {
     match state.loads.len() {
         0 | 1 => figure.facts.name.clone(),
         _ => format!("{} of {}", figure.facts.name, figure.load),
+    }
+}
+
+/// An agent's name, with its load if there are several.
+pub fn agent_name(state: &State, agent: &Agent) -> String {
+    let AgentNow { agent: name, slot, .. } = &agent.now;
+    match state.loads.len() {
+        0 | 1 => format!("{name} (slot {slot})"),
+        _ => format!("{name} (slot {slot}) of {}", agent.load),
+    }
+}
+
+/// Agents in display order: those that are missing first.
+pub fn agents(state: &State) -> Vec<&Agent> {
+    let (missing, others): (Vec<&Agent>, Vec<&Agent>) =
+        state.agents.iter().partition(|agent| agent.now.is_missing);
+    missing.into_iter().chain(others).collect()
+}
+
+/// What an agent does: its rate, or that it is missing.
+pub fn agent_rate(agent: &Agent) -> String {
+    if agent.now.is_missing {
+        "missing".to_owned()
+    } else {
+        format!("{}/s", format_count(agent.now.ok_per_s.round()))
     }
 }
 

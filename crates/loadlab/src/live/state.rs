@@ -12,11 +12,14 @@ use loadlab_record::units::format_count;
 use loadlab_report::figures;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
+use loadlab_run::senders::AgentNow;
 
 use super::words::{bottleneck_words, describe, doubt_words, first_figures};
 
 /// How many seconds of a line are kept, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;
+/// The same for agents, of which there may be a thousand: no more than a small line shows.
+const KEPT_OF_AGENTS: usize = 120;
 /// Events kept; more do not fit on any screen.
 const EVENTS: usize = 200;
 /// How many finished cases and trials are kept.
@@ -45,6 +48,8 @@ pub struct State {
     pub loads: Vec<Load>,
     pub components: Vec<Component>,
     pub probes: Vec<Probe>,
+    /// Agents of a swarm, by load and part.
+    pub agents: Vec<Agent>,
     /// The figures that matter of each load, in the plan's order.
     pub figures: Vec<Figure>,
     /// The plan's definitions of them, for the current case.
@@ -104,6 +109,17 @@ pub struct Component {
     pub last: Option<Sample>,
 }
 
+/// An agent that sends a part of a load.
+#[derive(Clone, Default)]
+pub struct Agent {
+    pub load: String,
+    /// As last reported.
+    pub now: AgentNow,
+    /// Reports so far; of the last of them successful responses per second.
+    pub reports: u64,
+    pub ok_per_s: VecDeque<Option<f64>>,
+}
+
 /// A probe's readings.
 #[derive(Clone, Default)]
 pub struct Probe {
@@ -160,6 +176,7 @@ impl State {
                 self.trial = format!("{case}, trial {trial}");
                 self.limits.clone_from(cpu_limits);
                 (self.loads, self.components, self.probes, self.figures) = Default::default();
+                self.agents.clear();
                 self.facts.clone_from(figures);
                 self.phase(now_s, "bringing the system up");
                 return;
@@ -190,6 +207,7 @@ impl State {
             }
             RunEvent::Figures { load, values } => return self.come_to(load, values),
             RunEvent::Second(tick) => return self.second(tick),
+            RunEvent::Agents { load, agents } => return self.agents(load, agents),
             RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
             RunEvent::LoadEnded { load, how } => {
                 self.loads.iter_mut().filter(|l| l.name == *load).for_each(|l| l.running = false);
@@ -224,6 +242,20 @@ impl State {
             if let Some(figure) = all.find(|f| f.load == load && f.facts.name == *name) {
                 figure.comes_to(value);
             }
+        }
+    }
+
+    fn agents(&mut self, load: &str, agents: &[AgentNow]) {
+        for now in agents {
+            let known = self.agents.iter().position(|a| a.load == load && a.now.slot == now.slot);
+            let at = known.unwrap_or_else(|| {
+                self.agents.push(Agent { load: load.to_owned(), ..Agent::default() });
+                self.agents.len() - 1
+            });
+            let agent = &mut self.agents[at];
+            agent.reports += 1;
+            keep(&mut agent.ok_per_s, Some(now.ok_per_s).filter(|_| !now.is_missing), KEPT_OF_AGENTS);
+            agent.now = now.clone();
         }
     }
 

@@ -45,6 +45,7 @@ pub fn describe(event: &RunEvent) -> Option<String> {
         | RunEvent::Progress(_)
         | RunEvent::Figures { .. }
         | RunEvent::Second(_)
+        | RunEvent::Agents { .. }
         | RunEvent::Watched(_)
         | RunEvent::LoadEnded { .. } => return None,
     })

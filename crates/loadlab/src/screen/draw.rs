@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::live::display::{self, clock, ms};
-use crate::live::state::{Component, Figure, Load, State, Weight};
+use crate::live::state::{Agent, Component, Figure, Load, State, Weight};
 use crate::live::words;
 
 /// Draws it all.
@@ -69,6 +69,7 @@ impl Drawing {
         section("figures that matter", self.figures(state), events_need + done_need, &mut lines);
         section("components", self.components(&state.components), events_need + done_need, &mut lines);
         section("probes", self.probes(state), events_need + done_need, &mut lines);
+        section("agents", self.agents(state), events_need + done_need, &mut lines);
         let newest = |n: usize| n.saturating_sub(rows);
         let done = state.done.iter().skip(newest(state.done.len())).rev();
         let done = done.map(|(weight, text)| self.line(*weight, &harmless(text))).collect();
@@ -228,6 +229,29 @@ impl Drawing {
             self.with_spark(&lead, &p.values)
         };
         state.probes.iter().map(line).collect()
+    }
+
+    /// One row each: its name, its rate, failed requests if any agent has some, and its last seconds.
+    fn agents(&self, state: &State) -> Vec<Line<'static>> {
+        let shown = display::agents(state);
+        let name = |a: &Agent| harmless(&display::agent_name(state, a));
+        let failed = |a: &Agent| match a.now.counts.failed() {
+            0 => String::new(),
+            failed => format!("  {} failed", format_count(failed as f64)),
+        };
+        let widest =
+            |text: &dyn Fn(&Agent) -> String| shown.iter().map(|a| width_of(&text(a))).max().unwrap_or(0);
+        let (names, failures) = (widest(&name).min(self.width / 2), widest(&failed));
+        let line = |a: &&Agent| {
+            let name = left(&cut(&name(a), names), names);
+            let lead =
+                format!("  {name} {}{}", right(&display::agent_rate(a), 10), left(&failed(a), failures));
+            if a.now.is_missing {
+                return self.line(Weight::Bad, &lead);
+            }
+            self.with_spark(&format!("{lead}  "), &a.ok_per_s)
+        };
+        shown.iter().map(line).collect()
     }
 
     /// A line whose remainder is drawn in blocks: the last seconds that fit.

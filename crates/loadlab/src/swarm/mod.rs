@@ -17,9 +17,10 @@ use loadlab_plan::{LoadSpec as PlannedLoad, Options, Outside, Plan, Reference, U
 use loadlab_record::summary::{AgentSummary, LostAgent, Requests};
 use loadlab_run::rfc3339_now;
 use loadlab_run::senders::{
-    ReadySenders, RemoteLoad, Senders, SentLoad, files_of, not_by_others, private_key_of,
+    AgentNow, ReadySenders, RemoteLoad, SenderNews, Senders, SentLoad, files_of, not_by_others,
+    private_key_of,
 };
-use loadlab_swarm::nats::coordinator::{Coordinator, Loss, LossPolicy, ReadyLoad, RunOffer};
+use loadlab_swarm::nats::coordinator::{Coordinator, Loss, LossPolicy, News, PartNow, ReadyLoad, RunOffer};
 use loadlab_swarm::nats::{Server, SwarmError};
 use loadlab_swarm::signed::SigningKey;
 use loadlab_system::Cancel;
@@ -314,10 +315,16 @@ impl ReadySenders for ReadyAgents {
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
-        tell: &dyn Fn(String),
+        tell: &dyn Fn(SenderNews),
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> SentLoad {
-        let sent = self.ready.run(spec, control, origin, cancelled, tell, observer);
+        let tell = |news: News| {
+            tell(match news {
+                News::Note(text) => SenderNews::Note(text),
+                News::Parts(parts) => SenderNews::Agents(parts.into_iter().map(agent_now).collect()),
+            });
+        };
+        let sent = self.ready.run(spec, control, origin, cancelled, &tell, observer);
         let agents = sent.parts.into_iter().zip(0..).map(|(part, slot)| {
             let losses: Vec<&Loss> =
                 sent.losses.iter().filter(|loss| loss.lost.slot as u64 == slot).collect();
@@ -341,6 +348,11 @@ impl ReadySenders for ReadyAgents {
         let agents = agents.collect();
         SentLoad { outcome: sent.outcome, trouble: sent.trouble.map(|error| error.to_string()), agents }
     }
+}
+
+fn agent_now(part: PartNow) -> AgentNow {
+    let PartNow { slot, agent, ok_per_s, counts, is_missing } = part;
+    AgentNow { slot: slot as u64, agent, ok_per_s, counts, is_missing }
 }
 
 /// A lost agent as it is recorded.

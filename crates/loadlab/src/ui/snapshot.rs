@@ -8,7 +8,7 @@ use loadlab_report::terminal::harmless;
 use serde::Serialize;
 
 use crate::live::display;
-use crate::live::state::{Component, Figure, Load, State, Weight};
+use crate::live::state::{Agent, Component, Figure, Load, State, Weight};
 use crate::live::words;
 
 /// How many lines of text a page gets; it shows the newest first.
@@ -27,6 +27,7 @@ struct Frame {
     loads: Vec<LoadFrame>,
     components: Vec<ComponentFrame>,
     probes: Vec<ProbeFrame>,
+    agents: Vec<AgentFrame>,
     done: Vec<(&'static str, String)>,
     doubts: Vec<(&'static str, String)>,
     events: Vec<(String, &'static str, String)>,
@@ -90,6 +91,17 @@ struct ProbeFrame {
     over: Over,
 }
 
+#[derive(Serialize)]
+struct AgentFrame {
+    name: String,
+    rate: String,
+    missing: bool,
+    ok: String,
+    failed: String,
+    in_flight: String,
+    over: Over,
+}
+
 /// Lines over time: the newest values, and how many there were in total.
 #[derive(Serialize)]
 struct Over {
@@ -116,6 +128,7 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
         loads: state.loads.iter().map(|load| load_frame(load, tail)).collect(),
         components: display::shown(&state.components).into_iter().map(|c| component_frame(c, tail)).collect(),
         probes: state.probes.iter().map(|p| probe_frame(p, tail)).collect(),
+        agents: display::agents(state).into_iter().map(|a| agent_frame(state, a, tail)).collect(),
         done: newest(&state.done),
         doubts: newest(&state.doubts),
         events: events
@@ -194,6 +207,19 @@ fn probe_frame(probe: &crate::live::state::Probe, tail: usize) -> ProbeFrame {
         name: harmless(&probe.name),
         reported: last.map_or(figures::NOTHING.to_owned(), figures::number),
         over: over(probe.readings, tail, &[&probe.values]),
+    }
+}
+
+fn agent_frame(state: &State, agent: &Agent, tail: usize) -> AgentFrame {
+    let counts = &agent.now.counts;
+    AgentFrame {
+        name: harmless(&display::agent_name(state, agent)),
+        rate: display::agent_rate(agent),
+        missing: agent.now.is_missing,
+        ok: format_count(counts.ok as f64),
+        failed: format_count(counts.failed() as f64),
+        in_flight: format_count(counts.in_flight as f64),
+        over: over(agent.reports, tail, &[&agent.ok_per_s]),
     }
 }
 

@@ -21,7 +21,7 @@ use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 
 use crate::event::{Progress, RunEvent};
-use crate::senders::ReadySenders;
+use crate::senders::{ReadySenders, SenderNews};
 use crate::state::{AbortReason, EventSink, TrialState};
 use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::shown::{self, ShownFigures};
@@ -110,9 +110,14 @@ pub fn measure(
         None => run(order.spec, &control, order.origin, &mut observer),
         Some(senders) => {
             let cancelled = || state.must_end();
-            let tell = |text: String| {
-                state.event(EventKind::Note { text: text.clone() });
-                emit(RunEvent::Note(text));
+            let tell = |news: SenderNews| match news {
+                SenderNews::Note(text) => {
+                    state.event(EventKind::Note { text: text.clone() });
+                    emit(RunEvent::Note(text));
+                }
+                SenderNews::Agents(agents) => {
+                    emit(RunEvent::Agents { load: order.spec.name.clone(), agents });
+                }
             };
             let sent = senders.send(order.spec, &control, order.origin, &cancelled, &tell, &mut observer);
             if let Some(why) = sent.trouble {

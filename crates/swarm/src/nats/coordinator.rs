@@ -44,6 +44,9 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// How long agents have to report once a load was to end.
 const END_NS: u64 = 30_000_000_000;
 
+/// How often all parts are shown.
+const SHOW_NS: u64 = 1_000_000_000;
+
 /// How long a load without a schedule waits for agents that take the place of lost ones.
 const REPLACE_NS: u64 = 60_000_000_000;
 
@@ -392,6 +395,30 @@ pub struct SentPart {
     pub counts: Counts,
 }
 
+/// What is worth knowing while a load is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// An agent was lost, or replaced, or is back; in words.
+    Note(String),
+    /// Every part, once a second.
+    Parts(Vec<PartNow>),
+}
+
+/// A part of a load that is being sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartNow {
+    /// Which, from 0.
+    pub slot: usize,
+    /// The agent that has it.
+    pub agent: String,
+    /// Successful responses per second, in the last second that was reported.
+    pub ok_per_s: f64,
+    /// Requests of the part so far.
+    pub counts: Counts,
+    /// The agent was silent for too long, or is given up.
+    pub is_missing: bool,
+}
+
 /// An agent that was lost, and what it left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -404,14 +431,14 @@ pub struct Loss {
 
 impl ReadyLoad {
     /// Has the load sent, from `origin` on, and merges what the agents report. `cancelled` is asked now and then, also
-    /// while no agent reports anything; `tell` hears of agents that are lost or replaced.
+    /// while no agent reports anything; `tell` hears of agents.
     pub fn run(
         &self,
         spec: &LoadSpec,
         control: &Control,
         origin: Origin,
         cancelled: &dyn Fn() -> bool,
-        tell: &dyn Fn(String),
+        tell: &dyn Fn(News),
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Sent {
         self.of.order(Order::Begin { load: self.order.load, at_ns: origin.start_ns });
@@ -424,6 +451,8 @@ impl ReadyLoad {
             begun_ns: origin.start_ns,
             over_ns: spec.schedule_ns().map(|ns| origin.start_ns.saturating_add(ns)),
             counted: vec![Counts::default(); slots],
+            last: vec![(0.0, 0); slots],
+            shown_ns: origin.start_ns,
             silent: BTreeSet::new(),
             ended_early_ns: None,
             ending: Ending::default(),
@@ -474,12 +503,16 @@ struct Sending<'a> {
     ready: &'a ReadyLoad,
     control: &'a Control,
     cancelled: &'a dyn Fn() -> bool,
-    tell: &'a dyn Fn(String),
+    tell: &'a dyn Fn(News),
     begun_ns: u64,
     /// When its schedule ends.
     over_ns: Option<u64>,
     /// What was reported of each part so far.
     counted: Vec<Counts>,
+    /// Of each part, in its last whole second: successful responses per second, and requests in flight at its end.
+    last: Vec<(f64, u64)>,
+    /// When all parts were last shown.
+    shown_ns: u64,
     /// Agents whose silence was told.
     silent: BTreeSet<usize>,
     /// When it was ended before its schedule was over.
@@ -493,6 +526,11 @@ impl Sending<'_> {
         let (of, load) = (&self.ready.of, self.ready.order.load);
         let mut crew = of.shared.crew();
         loop {
+            if let Some(parts) = self.parts_now(&crew) {
+                drop(crew);
+                (self.tell)(News::Parts(parts));
+                crew = of.shared.crew();
+            }
             if let Some(Next { part, block }) = crew.next_report(load) {
                 // Others need the crew meanwhile.
                 drop(crew);
@@ -502,9 +540,7 @@ impl Sending<'_> {
                     let why = format!("a report of agent {} (slot {part}) {error}", crew.name(part));
                     crew.damaged(load, why);
                 }
-                if let (Part::Counted(batch), Some(counts)) = (&what, self.counted.get_mut(part)) {
-                    counts.merge(&batch.counts);
-                }
+                self.count(part, &what);
                 return Some(PartReport { part, what });
             }
             if crew.is_over(load) {
@@ -531,12 +567,49 @@ impl Sending<'_> {
             }
             if !words.is_empty() {
                 drop(crew);
-                words.into_iter().for_each(self.tell);
+                words.into_iter().map(News::Note).for_each(self.tell);
                 crew = of.shared.crew();
                 continue;
             }
             crew = of.shared.wait(crew);
         }
+    }
+
+    fn count(&mut self, part: usize, what: &Part) {
+        let (Some(counts), Some(last)) = (self.counted.get_mut(part), self.last.get_mut(part)) else {
+            return;
+        };
+        match what {
+            Part::Counted(batch) => {
+                counts.merge(&batch.counts);
+                let s = batch.until_ns.saturating_sub(batch.from_ns) as f64 / 1e9;
+                // The last few milliseconds of a load yield no rate.
+                let rate = if s > 0.1 { batch.counts.ok as f64 / s } else { last.0 };
+                *last = (rate, batch.in_flight);
+            }
+            Part::Ended(_) => *last = (0.0, 0),
+        }
+    }
+
+    /// All parts, if it is time to show them.
+    fn parts_now(&mut self, crew: &Crew) -> Option<Vec<PartNow>> {
+        let now_ns = now_ns();
+        if now_ns.saturating_sub(self.shown_ns) < SHOW_NS {
+            return None;
+        }
+        self.shown_ns = now_ns;
+        let load = self.ready.order.load;
+        let given_up = crew.losses(load).iter().filter(|lost| lost.joined_ns.is_none()).map(|lost| lost.slot);
+        let missing: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().chain(given_up).collect();
+        let parts = self.counted.iter().zip(&self.last).enumerate();
+        let parts = parts.map(|(slot, (counts, (ok_per_s, in_flight)))| PartNow {
+            slot,
+            agent: crew.name(slot).to_owned(),
+            ok_per_s: *ok_per_s,
+            counts: Counts { in_flight: *in_flight, ..counts.clone() },
+            is_missing: missing.contains(&slot),
+        });
+        Some(parts.collect())
     }
 
     /// Deals with agents that were lost; what there is to say of it.

@@ -13,6 +13,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::Verdict;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
+use loadlab_run::senders::AgentNow;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -117,6 +118,74 @@ fn state_with_figures() -> State {
         state.event(5.0 + second as f64, &RunEvent::Figures { load: "main".into(), values });
     }
     state
+}
+
+/// Four agents, one of which has failed requests, and one of which is missing.
+#[test]
+fn agents_have_a_row_each() {
+    let mut state = state();
+    for second in 0..5u64 {
+        let agent = |slot: u64, name: &str, failed: u64| {
+            let mut counts = Counts { ok: second * (slot + 2) * 700, in_flight: slot, ..Counts::default() };
+            counts.failures.add(Failure::Http5xx, failed);
+            let ok_per_s = ((slot + 2) * 700 + 150 * second) as f64;
+            AgentNow { slot, agent: name.to_owned(), ok_per_s, counts, is_missing: slot == 2 && second > 2 }
+        };
+        let agents = vec![
+            agent(0, "host-a", 0),
+            agent(1, "host-b", 12),
+            agent(2, "host-c\u{1b}[31m", 0),
+            agent(3, "host-d", 0),
+        ];
+        state.event(5.0 + second as f64, &RunEvent::Agents { load: "main".into(), agents });
+    }
+    insta::assert_snapshot!(screen(&state, 80, 24), @r"
+    edges under limits                                                  [3/15]  0:10
+    1% CPU, trial 2 · loading 0:07
+    batch 2/3  █████████████████▍░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  0:14 left
+      ok      1,500/s  ▆▆▇▇██
+      p50     6.00 ms  ▂▃▅▆▇█
+      p99      120 ms  ▂▃▅▆▇█
+      7,500 ok · 490 http_5xx · 10 in flight · 10 connections
+    ── components ──────────────────────────────────────────────────────────────────
+      edge      CPU █████▉   49.0 % of 50.0 %    mem █████▋ 14.0 MiB of 15.0 MiB
+      database  CPU          12.0 %              mem         300 MiB
+      loadlab   CPU          20.0 %              mem        14.0 MiB
+    ── probes ──────────────────────────────────────────────────────────────────────
+      queue depth         35  ▁▂▄▅▇█
+    ── agents ──────────────────────────────────────────────────────────────────────
+      host-c�[31m (slot 2)    missing
+      host-a (slot 0)         2,000/s             ▆▆▇▇█
+      host-b (slot 1)         2,700/s  12 failed  ▆▇▇██
+      host-d (slot 3)         4,100/s             ▇▇▇██
+    ── events, newest first ────────────────────────────────────────────────────────
+      0:09  edge died: signal 9�[31m
+      0:09  note: the kernel killed processes of `edge` for memory (1 so far)
+      0:02  edge ready after 250 ms
+    ");
+    insta::assert_snapshot!(screen(&state, 40, 21), @r"
+    edges under limits          [3/15]  0:10
+    1% CPU, trial 2 · loading 0:07
+    batch 2/3  █████▍░░░░░░░░░░░░  0:14 left
+      ok      1,500/s  ▆▆▇▇██
+      p50     6.00 ms  ▂▃▅▆▇█
+      p99      120 ms  ▂▃▅▆▇█
+      7,500 ok · 490 http_5xx · 10 in flight
+    ── components ──────────────────────────
+      edge      CPU   49.0 %  mem 14.0 MiB
+      database  CPU   12.0 %  mem  300 MiB
+      loadlab   CPU   20.0 %  mem 14.0 MiB
+    ── probes ──────────────────────────────
+      queue depth         35  ▁▂▄▅▇█
+    ── agents ──────────────────────────────
+      host-c�[31m (slot 2)    missing      …
+      host-a (slot 0)         2,000/s      …
+      … and 2 more
+    ── events, newest first ────────────────
+      0:09  edge died: signal 9�[31m
+      0:09  note: the kernel killed process…
+      0:02  edge ready after 250 ms
+    ");
 }
 
 #[test]
