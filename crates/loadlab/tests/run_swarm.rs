@@ -287,9 +287,26 @@ fn the_page_shows_each_agent() {
     browser.until(&format!(
         "/^two \\(slot [01]\\): missing$/.test({shown}[0]) && /^one .*[0-9]\\/s$/.test({shown}[1])"
     ));
+    // What the page shows last is what is recorded of each.
+    let rows = "[...document.querySelectorAll('#agents tbody tr')].map((row) => [0, 2, 3, 4].map((i) => row.children[i].textContent.replace(',', '')))";
+    browser.value(&format!(
+        "addEventListener('pagehide', () => sessionStorage.setItem('agents', JSON.stringify({rows})))"
+    ));
     running.signal(Signal::INT);
     running.end().expect(130, &[]);
     browser.until_report();
+    let last = browser.value("sessionStorage.getItem('agents')");
+    let last: Vec<[String; 4]> = serde_json::from_str(last.as_str().expect("rows")).expect("texts");
+    let summary = lab.record().summary("default", 1);
+    for part in summary["agents"].as_array().expect("agents") {
+        let name = format!("{} (slot {})", part["agent"].as_str().expect("a name"), part["slot"]);
+        let counts = ["ok", "failed", "in_flight"].map(|kind| part["requests"][kind].to_string());
+        assert!(
+            last.contains(&[&[name], &counts[..]].concat().try_into().expect("four")),
+            "{last:?} {part:#}"
+        );
+    }
+    assert!(summary["requests"]["ok"].as_u64() > Some(0) && last.len() == 2, "{last:?}");
     browser.is_silent();
 }
 

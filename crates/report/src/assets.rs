@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::read::ZlibDecoder;
 use sha2::{Digest, Sha256};
 
-/// A text of our pages, compressed in the program and unpacked where it is first needed.
+/// A text, compressed in the program and unpacked where it is first needed.
 #[derive(Debug)]
 pub struct Asset {
     packed: &'static [u8],
@@ -45,7 +45,7 @@ impl fmt::Display for Asset {
 
 /// The style of a report.
 pub static STYLE: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/report.css.zlib")));
-/// What a report can do.
+/// A report's script.
 pub static SCRIPT: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/report.js.zlib")));
 /// The style uPlot needs.
 pub static UPLOT_STYLE: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/uplot.css.zlib")));

@@ -87,7 +87,7 @@ pub enum RunEvent {
     },
     /// A second of a load is complete.
     Second(Box<Tick>),
-    /// The agents that send a load, about once a second.
+    /// The agents that send a load, about once a second, and once more when it has ended.
     Agents {
         /// Which load.
         load: String,

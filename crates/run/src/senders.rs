@@ -57,7 +57,7 @@ pub trait ReadySenders: Send + Sync {
 pub enum SenderNews {
     /// One was lost, or replaced, or is back; in words.
     Note(String),
-    /// All of them, about once a second.
+    /// All of them, about once a second, and at the end.
     Agents(Vec<AgentNow>),
 }
 

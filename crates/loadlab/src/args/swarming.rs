@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as Arguments, ValueEnum};
+use loadlab_swarm::nats::Server;
 
 /// Who sends the loads.
 #[derive(Clone, Debug)]
@@ -109,10 +110,9 @@ impl SwarmArgs {
     pub fn words(&self) -> Vec<String> {
         let place = self.swarm.as_ref().map(|place| match place {
             SwarmPlace::Local(agents) => format!("--swarm local:{agents}"),
-            SwarmPlace::Nats(url) => match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, host))) => format!("--swarm {scheme}://{host}"),
-                _ => format!("--swarm {url}"),
-            },
+            SwarmPlace::Nats(url) => {
+                format!("--swarm {}", Server { url: url.clone(), ..Server::default() }.shown())
+            }
         });
         let slots = self.slots.map(|slots| format!("--slots {slots}"));
         let policy =

@@ -1,9 +1,7 @@
 //! loadlab's information about itself: schema, completions, manual, licences.
 
-use std::io::Read;
-
-use flate2::read::ZlibDecoder;
 use loadlab_analysis::Exit;
+use loadlab_report::assets::Asset;
 
 use crate::args;
 use crate::exit::Ended;
@@ -25,10 +23,8 @@ pub fn completions(shell: clap_complete::Shell) -> Ended {
 
 /// `loadlab licenses`.
 pub fn licenses() -> Ended {
-    const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/notices.zlib"));
-    let mut text = String::new();
-    ZlibDecoder::new(PACKED).read_to_string(&mut text).expect("the build packed it");
-    print_as(Form::Data, &text);
+    static NOTICES: Asset = Asset::new(include_bytes!(concat!(env!("OUT_DIR"), "/notices.zlib")));
+    print_as(Form::Data, &NOTICES);
     Ended::with(Exit::Ok)
 }
 

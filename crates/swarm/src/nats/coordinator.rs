@@ -400,7 +400,7 @@ pub struct SentPart {
 pub enum News {
     /// An agent was lost, or replaced, or is back; in words.
     Note(String),
-    /// Every part, once a second.
+    /// Every part, once a second, and at the end.
     Parts(Vec<PartNow>),
 }
 
@@ -459,6 +459,8 @@ impl ReadyLoad {
         };
         let outcome = merge(spec, origin, slots, &mut |used| sending.next(used), observer);
         let ended_ns = sending.ended_early_ns.map_or(u64::MAX, |ns| ns.saturating_sub(origin.start_ns));
+        let parts = sending.parts(&self.of.shared.crew(), now_ns());
+        tell(News::Parts(parts));
         let crew = self.of.shared.crew();
         let parts = sending.counted.iter().enumerate().map(|(slot, counts)| SentPart {
             agent: crew.name(slot).to_owned(),
@@ -587,7 +589,7 @@ impl Sending<'_> {
                 let rate = if s > 0.1 { batch.counts.ok as f64 / s } else { last.0 };
                 *last = (rate, batch.in_flight);
             }
-            Part::Ended(_) => *last = (0.0, 0),
+            Part::Ended(_) => *last = (0.0, counts.in_flight),
         }
     }
 
@@ -598,6 +600,10 @@ impl Sending<'_> {
             return None;
         }
         self.shown_ns = now_ns;
+        Some(self.parts(crew, now_ns))
+    }
+
+    fn parts(&self, crew: &Crew, now_ns: u64) -> Vec<PartNow> {
         let load = self.ready.order.load;
         let given_up = crew.losses(load).iter().filter(|lost| lost.joined_ns.is_none()).map(|lost| lost.slot);
         let missing: BTreeSet<usize> = crew.lost(load, now_ns).into_iter().chain(given_up).collect();
@@ -609,7 +615,7 @@ impl Sending<'_> {
             counts: Counts { in_flight: *in_flight, ..counts.clone() },
             is_missing: missing.contains(&slot),
         });
-        Some(parts.collect())
+        parts.collect()
     }
 
     /// Deals with agents that were lost; what there is to say of it.

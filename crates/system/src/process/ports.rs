@@ -80,7 +80,8 @@ fn once_started(within_ns: u64, mut owner_now: impl FnMut() -> Option<Option<u32
     let since_ns = clock::now_ns();
     let us = std::process::id();
     // The kernel shows 0 as the parent of a process that is just ending.
-    let is_child = |pid: u32| process::stat(pid).is_none_or(|stat| [us, 0].contains(&stat.parent));
+    let is_child =
+        |pid: u32| pid != us && process::stat(pid).is_none_or(|stat| [us, 0].contains(&stat.parent));
     loop {
         let owner = owner_now()?;
         if owner.is_some_and(|pid| !is_child(pid)) || clock::now_ns() - since_ns >= within_ns {
