@@ -14,6 +14,7 @@
 //! - [`diagnosed`]: a run as reports need it, each trial diagnosed as it is read.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
+//! - [`sequential`]: the same asked after every round, by a test that is valid at any stop.
 //! - [`bottleneck`]: what saturated first.
 //! - [`search`]: the search for the most load that meets an expectation.
 //! - [`mod@derived`]: figures that the plan derives from those of its cases.
@@ -43,6 +44,7 @@ mod names;
 pub mod partial;
 pub mod scalability;
 pub mod search;
+pub mod sequential;
 pub mod steady;
 pub mod student;
 pub mod summarise;

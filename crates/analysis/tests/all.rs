@@ -7,6 +7,7 @@ mod compare;
 mod findings;
 mod live;
 mod search;
+mod sequential;
 mod steady;
 mod summarise;
 mod usl;
