@@ -174,6 +174,52 @@ fn large_shifts_take_fewer_trials_than_a_fixed_plan_and_the_documented_table_is_
 }
 
 #[test]
+fn even_with_known_normal_noise_no_shift_takes_more_trials_than_the_fixed_plan() {
+    let (margin, variance) = (MARGIN.ln_1p(), 2.0 * NOISE * NOISE);
+    let rounds_of = |seed| {
+        let mut chance = Chance::new(seed);
+        // Wald's likelihood ratio of no shift to a shift by the margin, downwards and upwards
+        let (mut logs, mut done) = ([0.0; 2], [false; 2]);
+        for round in 1..=ROUNDS {
+            let d = NOISE * (chance.normal() - chance.normal());
+            for (side, sign) in [1.0, -1.0].into_iter().enumerate() {
+                logs[side] += margin / variance * (sign * d + margin / 2.0);
+                done[side] |= logs[side] >= 20f64.ln();
+            }
+            if done == [true; 2] {
+                return round;
+            }
+        }
+        ROUNDS
+    };
+    let trials = 2.0 * (0..SESSIONS).map(rounds_of).sum::<usize>() as f64 / SESSIONS as f64;
+    let told = format!("it takes {trials:.0} trials");
+    assert!(trials > 38.0 && PAGE.contains(&told), "the decision lacks: {told}");
+}
+
+#[test]
+fn noise_that_is_nothing_like_the_margin_is_learnt() {
+    let share = |noise: f64, shift: f64, call: Call| {
+        let settled = |seed: &u64| {
+            let mut chance = Chance::new(*seed);
+            let mut test = Sequential::new(question(0.05));
+            (0..ROUNDS).any(|_| {
+                test.push(Some(shift + noise * (chance.normal() - chance.normal())));
+                test.call() == call
+            })
+        };
+        (0..200).filter(settled).count()
+    };
+    let found = [
+        share(0.2, 0.5, Call::Worse),
+        share(0.2, -0.5, Call::Better),
+        share(0.002, 0.0, Call::Same),
+        share(0.002, 0.03, Call::Worse),
+    ];
+    assert!(found.iter().all(|n| *n >= 190), "{found:?} of 200");
+}
+
+#[test]
 fn intervals_hold_the_truth_at_every_round_and_never_contradict_the_call() {
     let shifts = [0.0, 0.01, -0.02, 0.05];
     for shift in shifts {
