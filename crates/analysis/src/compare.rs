@@ -72,6 +72,8 @@ pub enum Method {
     Paired,
     /// Welch's, for independent trials.
     Welch,
+    /// By round, of cases in random order, judged after every round ([`crate::sequential`]).
+    Sequential,
 }
 
 impl Method {
@@ -80,6 +82,7 @@ impl Method {
         match self {
             Method::Paired => "paired_t",
             Method::Welch => "welch_t",
+            Method::Sequential => "sequential_signs",
         }
     }
 }
@@ -98,7 +101,7 @@ const COMPARED: [&str; 8] =
     ["goodput", "p50", "p90", "p99", "cpu_per_request", "memory_peak", "errors", "loss"];
 
 /// The figures cases are compared by: those named by the plan that have a better direction, then the usual ones.
-fn compared(of_plan: &[Metric]) -> Vec<Metric> {
+pub(crate) fn compared(of_plan: &[Metric]) -> Vec<Metric> {
     let mut all: Vec<Metric> = of_plan.iter().filter(|m| m.better() != Better::Neither).cloned().collect();
     let usual = COMPARED.iter().filter(|id| !of_plan.iter().any(|m| m.stands_for(id)));
     all.extend(usual.filter_map(|id| metric::named(id)));
@@ -106,7 +109,7 @@ fn compared(of_plan: &[Metric]) -> Vec<Metric> {
 }
 
 /// Shares are compared by their difference: they may well be zero.
-fn scale_of(metric: &Metric) -> Scale {
+pub(crate) fn scale_of(metric: &Metric) -> Scale {
     if metric.unit == Unit::Share { Scale::Difference } else { Scale::Ratio }
 }
 
@@ -148,7 +151,7 @@ impl<'a> Side<'a> {
 
 impl<'a> Side<'a> {
     /// Its trials of rounds that the other side has as well.
-    fn rounds_of(&self, with: &Side<'_>) -> Vec<(u32, &'a Summary)> {
+    pub(crate) fn rounds_of(&self, with: &Side<'_>) -> Vec<(u32, &'a Summary)> {
         let both = |round: u32| with.trials.iter().any(|t| t.0 == round);
         self.trials.iter().copied().filter(|t| both(t.0)).collect()
     }
@@ -189,7 +192,7 @@ fn usual_bottleneck(trials: &[(u32, &Summary)]) -> Option<(String, &'static str)
     (2 * count > trials.len()).then_some(usual)
 }
 
-fn moved(base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<String> {
+pub(crate) fn moved(base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<String> {
     let (from, to) = (usual_bottleneck(base)?, usual_bottleneck(other)?);
     match (from.0 == to.0, from.1 == to.1) {
         (true, true) => None,
@@ -230,6 +233,8 @@ pub struct Row {
     pub effect: Option<Effect>,
     /// The verdict.
     pub call: Call,
+    /// The comparison is not settled without it.
+    pub decides: bool,
     /// Why it cannot be known, or what else the reader should know.
     pub note: Option<String>,
     /// Trials of each case that would settle it, if they continue like these; `None` if it is settled or cannot be
@@ -256,8 +261,8 @@ pub struct Interval {
     pub high: f64,
     /// The interval's own confidence, after Holm.
     pub confidence: f64,
-    /// The probability of such a difference between equal cases.
-    pub chance: f64,
+    /// The probability of such a difference between equal cases; `None` where the test has none.
+    pub chance: Option<f64>,
 }
 
 /// Compares two cases by the figures that the plan names and by the usual ones.
@@ -270,7 +275,7 @@ pub fn compare(
 ) -> Comparison {
     let (base_trials, other_trials) = match method {
         Method::Welch => (base.trials.clone(), other.trials.clone()),
-        Method::Paired => (base.rounds_of(other), other.rounds_of(base)),
+        Method::Paired | Method::Sequential => (base.rounds_of(other), other.rounds_of(base)),
     };
     let fewest = base_trials.len().min(other_trials.len());
     let why_not = (fewest < TRIALS_FOR_DIFFERENCES).then(|| too_few(fewest, method));
@@ -296,8 +301,8 @@ pub fn compare(
 
 fn too_few(trials: usize, method: Method) -> String {
     let what = match (method, trials) {
-        (Method::Paired, 1) => "1 round in common",
-        (Method::Paired, _) => "rounds in common",
+        (Method::Paired | Method::Sequential, 1) => "1 round in common",
+        (Method::Paired | Method::Sequential, _) => "rounds in common",
         (Method::Welch, 1) => "1 trial a case",
         (Method::Welch, _) => "trials a case",
     };
@@ -432,7 +437,7 @@ struct Estimate {
 impl Estimate {
     fn of(samples: &Samples, method: Method) -> Option<Estimate> {
         let (mean, error, df, spread) = match method {
-            Method::Paired => {
+            Method::Paired | Method::Sequential => {
                 let differences: Vec<f64> =
                     samples.base.iter().zip(&samples.other).map(|(b, o)| o - b).collect();
                 let (mean, variance) = mean_and_variance(&differences)?;
@@ -527,7 +532,7 @@ impl Judged {
 
 /// What counts as the same, on the scale of the comparison. Shares differ as soon as they differ: one lost request in
 /// fifty is not "the same within 2 %".
-fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
+pub(crate) fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
     match scale {
         Scale::Ratio => ((-equivalence_margin).ln_1p(), equivalence_margin.ln_1p()),
         Scale::Difference => (0.0, 0.0),
@@ -572,7 +577,7 @@ fn row(
             low: out(j.mean - j.half),
             high: out(j.mean + j.half),
             confidence: j.confidence,
-            chance: j.chance,
+            chance: Some(j.chance),
         };
         Effect { value: out(j.mean), interval: has_interval.then_some(interval) }
     };
@@ -583,6 +588,7 @@ fn row(
         other: reported.other,
         effect: judged.map(told_effect),
         call,
+        decides: true,
         note,
         trials_needed,
     }

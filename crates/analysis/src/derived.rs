@@ -36,11 +36,11 @@ pub struct Derived {
 }
 
 /// Computes all of them.
-pub(crate) fn derived(all: &[DerivedFacts], cases: &[CaseFindings<'_>], quick: bool) -> Vec<Derived> {
-    all.iter().map(|facts| one(facts, cases, quick)).collect()
+pub(crate) fn derived(all: &[DerivedFacts], cases: &[CaseFindings<'_>], has_intervals: bool) -> Vec<Derived> {
+    all.iter().map(|facts| one(facts, cases, has_intervals)).collect()
 }
 
-fn one(facts: &DerivedFacts, cases: &[CaseFindings<'_>], quick: bool) -> Derived {
+fn one(facts: &DerivedFacts, cases: &[CaseFindings<'_>], has_intervals: bool) -> Derived {
     let value = side(&facts.value, cases);
     let against = facts.against.as_ref().map(|text| side(text, cases));
     let both = |(a, b): (&Value, &Value)| match (a.known(), b.known()) {
@@ -49,7 +49,7 @@ fn one(facts: &DerivedFacts, cases: &[CaseFindings<'_>], quick: bool) -> Derived
     };
     let ratios: Option<Vec<Value>> =
         against.as_ref().map(|other| value.rounds.iter().zip(&other.rounds).map(both).collect());
-    let interval = ratios.as_deref().filter(|_| !quick).and_then(interval);
+    let interval = ratios.as_deref().filter(|_| has_intervals).and_then(interval);
     let other_why = against.as_ref().and_then(|other| other.why_not.clone());
     Derived {
         facts: facts.clone(),

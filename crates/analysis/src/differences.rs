@@ -2,6 +2,7 @@
 
 use crate::case::CaseFindings;
 use crate::compare::{Comparison, Method, Options, Side, compare};
+use crate::design::Design;
 use crate::metric::Metric;
 
 /// Names that mark a case as the one the others are compared with.
@@ -9,7 +10,12 @@ const BASES: [&str; 2] = ["baseline", "control"];
 
 /// The index of the case that the others are compared with: one called `baseline` or `control`, else the first.
 pub fn base_of(cases: &[CaseFindings<'_>]) -> usize {
-    let named = |name: &str| cases.iter().position(|c| c.case.facts.name.eq_ignore_ascii_case(name));
+    base_among(&cases.iter().map(|c| c.case.facts.name.as_str()).collect::<Vec<_>>())
+}
+
+/// The same by their names.
+pub fn base_among(cases: &[&str]) -> usize {
+    let named = |name: &str| cases.iter().position(|case| case.eq_ignore_ascii_case(name));
     BASES.iter().find_map(|name| named(name)).unwrap_or(0)
 }
 
@@ -27,6 +33,8 @@ pub struct Comparing<'a> {
     pub quick: bool,
     /// How to judge.
     pub options: Options,
+    /// How cases of the run are compared, if its trials went on until that was certain.
+    pub design: Option<&'a Design>,
 }
 
 /// Every other case of a run against its base; empty with fewer than two cases.
@@ -39,7 +47,10 @@ pub fn within(cases: &[CaseFindings<'_>], how: Comparing<'_>) -> Vec<Comparison>
 /// Two cases of one run. Its trials took turns, so they are paired by round.
 pub fn pair(base: &CaseFindings<'_>, other: &CaseFindings<'_>, how: Comparing<'_>) -> Comparison {
     let (base, other) = (side(base, &base.case.facts.name), side(other, &other.case.facts.name));
-    let mut found = compare(&base, &other, Method::Paired, how.figures, how.options);
+    let mut found = match how.design {
+        Some(design) => design.compare(&base, &other, how.options),
+        None => compare(&base, &other, Method::Paired, how.figures, how.options),
+    };
     if how.quick {
         say_quick(&mut found);
     }

@@ -15,6 +15,7 @@ use crate::bottleneck::Diagnosis;
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
+use crate::design::Design;
 use crate::diagnosed::DiagnosedRun;
 use crate::differences::{self, Comparing};
 use crate::labels::{Labels, described};
@@ -42,13 +43,22 @@ pub struct Findings<'a> {
     pub are_of_plan: bool,
     /// Made for a first impression.
     pub quick: bool,
+    /// How its cases are compared after every round, if its trials went on until that was certain.
+    pub design: Option<Design>,
 }
 
 impl Findings<'_> {
     /// How its cases are compared.
     pub fn comparing(&self, options: Options) -> Comparing<'_> {
         let figures = if self.are_of_plan { self.figures.as_slice() } else { &[] };
-        Comparing { figures, quick: self.quick, options }
+        Comparing { figures, quick: self.quick, options, design: self.design.as_ref() }
+    }
+
+    /// How to judge where nobody says: what counts as the same is the plan's, if it says so.
+    pub fn options(&self) -> Options {
+        let usual = Options::default();
+        let equivalence_margin = self.design.as_ref().map_or(usual.equivalence_margin, Design::within);
+        Options { equivalence_margin, ..usual }
     }
 }
 
@@ -81,7 +91,9 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
     };
     let scalability = scalability(&cases);
     let quick = run.manifest.quick;
-    let derived = derived::derived(&run.manifest.derive, &cases, quick);
+    // Student's interval is not valid for a number of trials that depends on what they measured.
+    let has_intervals = !quick && run.manifest.until_certain.is_none();
+    let derived = derived::derived(&run.manifest.derive, &cases, has_intervals);
     let figures: Vec<Metric> = run.manifest.figures.iter().map(Metric::of_plan).collect();
     let are_of_plan = !figures.is_empty();
     let mut found = Findings {
@@ -94,9 +106,10 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
         figures,
         are_of_plan,
         quick,
+        design: Design::of(&run.manifest),
     };
     if found.no_differences.is_none() && !is_search {
-        found.comparisons = differences::within(&found.cases, found.comparing(Options::default()));
+        found.comparisons = differences::within(&found.cases, found.comparing(found.options()));
     }
     if !are_of_plan {
         found.figures =
@@ -141,7 +154,8 @@ fn capital(text: &str) -> String {
 }
 
 fn case_findings<'a>(run: &'a DiagnosedRun, case: &'a CaseRecord, labels: &Labels) -> CaseFindings<'a> {
-    let last = case.trials.iter().map(|t| t.number).max().unwrap_or(0).max(run.manifest.trials);
+    let planned = run.manifest.trials_of_each().unwrap_or(0);
+    let last = case.trials.iter().map(|t| t.number).max().unwrap_or(0).max(planned);
     let trials: Vec<TrialFindings<'_>> = (1..=last)
         .map(|number| {
             let record = case.trials.iter().find(|t| t.number == number);
@@ -253,9 +267,10 @@ fn tested(run: &RunRecord) -> String {
     if !varying.is_empty() && m.cases.len() > 1 {
         text.push_str(&format!(" ({})", varying.join(" × ")));
     }
-    text.push_str(&match m.trials {
-        1 => ", one trial".to_owned(),
-        n => format!(", {n} trials"),
+    text.push_str(&match m.trials_of_each() {
+        None => made(run),
+        Some(1) => ", one trial".to_owned(),
+        Some(n) => format!(", {n} trials"),
     });
     text.push_str(if m.cases.len() > 1 { " each" } else { "" });
     if !m.components.is_empty() {
@@ -274,6 +289,14 @@ fn tested(run: &RunRecord) -> String {
         }
     }
     text
+}
+
+/// `, 9 trials`, or `, 7 to 12 trials`, where nobody said how many.
+fn made(run: &RunRecord) -> String {
+    let counts = || run.cases.iter().map(|case| case.trials.len() as u64);
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    let from = if least < most { format!("{least} to ") } else { String::new() };
+    format!(", {from}{}", plural(most, "trial", "trials"))
 }
 
 fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> String {
@@ -395,6 +418,7 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
         return Some("A quick run: a first look, without a verdict on differences between cases.".to_owned());
     }
     let fewest = cases.iter().map(|c| c.summaries().count()).min().unwrap_or(0);
+    let fewest = if run.manifest.until_certain.is_some() { TRIALS_FOR_DIFFERENCES } else { fewest };
     (fewest < TRIALS_FOR_DIFFERENCES).then(|| {
         format!(
             "{} a case: too few to distinguish cases from chance (at least {TRIALS_FOR_DIFFERENCES} are needed).",

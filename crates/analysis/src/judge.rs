@@ -182,7 +182,7 @@ pub enum Exit {
     Invalid,
     /// The load could not run: target unreachable, host not allowed.
     CouldNotRun,
-    /// Nothing failed, but too few samples leave an expectation open.
+    /// Nothing failed, but an expectation is left open, or a comparison whose trials were to go on until it is certain.
     Undecided,
     /// By Ctrl-C; the record is kept and the system is down.
     Interrupted,

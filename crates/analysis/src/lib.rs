@@ -14,7 +14,7 @@
 //! - [`diagnosed`]: a run as reports need it, each trial diagnosed as it is read.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
-//! - [`sequential`]: the same asked after every round, by a test that is valid at any stop.
+//! - [`design`]: the same asked after every round, until it is certain; [`sequential`]: the test that is valid at any stop.
 //! - [`bottleneck`]: what saturated first.
 //! - [`search`]: the search for the most load that meets an expectation.
 //! - [`mod@derived`]: figures that the plan derives from those of its cases.
@@ -31,6 +31,7 @@ pub mod compare;
 pub mod components;
 pub mod counter;
 pub mod derived;
+pub mod design;
 pub mod diagnosed;
 pub mod differences;
 pub mod doubts;

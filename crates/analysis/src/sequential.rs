@@ -25,11 +25,11 @@ const ROUNDS_FOR_MEDIAN: usize = 5;
 /// Other sequences of signs, at least; and so many that this number of them may be rejected in all.
 const FEWEST_SEQUENCES: usize = 999;
 const REJECTED_SEQUENCES: f64 = 10.0;
-const MOST_SEQUENCES: usize = 100_000;
+const MOST_SEQUENCES: usize = 10_000;
 /// Sums of the same distances in another order differ by less than this share of what is added.
 const ROUNDING: f64 = 1e-12;
 /// Halvings of where the end of an interval may be.
-const HALVINGS: usize = 40;
+const HALVINGS: usize = 24;
 /// Rounds before it can be said how many more it takes.
 const EARLY: usize = 3;
 
@@ -122,6 +122,24 @@ impl Sequential {
         self.differences.len()
     }
 
+    /// Rounds left out because a case did not report the figure.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// The shift as estimated from the rounds that were judged; `None` before the first. It is their mean, to which an outlier
+    /// adds no more than it does to the test: three times the median distance from the median.
+    pub fn estimate(&self) -> Option<f64> {
+        let middle = |mut all: Vec<f64>| {
+            all.sort_by(f64::total_cmp);
+            all.get(all.len() / 2).copied()
+        };
+        let median = middle(self.differences.clone())?;
+        let reach = MOST_MEDIANS * middle(self.differences.iter().map(|d| (d - median).abs()).collect())?;
+        let counted = self.differences.iter().map(|d| d.clamp(median - reach, median + reach));
+        Some(counted.sum::<f64>() / self.rounds() as f64)
+    }
+
     /// The verdict so far. A difference that turns out to be inside the margin becomes "the same"; evidence for better
     /// and for worse, rare as it is, settles nothing.
     pub fn call(&self) -> Call {
@@ -144,7 +162,7 @@ impl Sequential {
             high: self.end(-1.0),
             rounds: self.rounds(),
             missing: self.missing,
-            more: if call == Call::CannotTell { self.more() } else { None },
+            more: self.more(),
         }
     }
 
@@ -175,10 +193,11 @@ impl Sequential {
         Some(out).filter(|end| end.is_finite())
     }
 
-    /// As if the differences were normal: when a t of their mean would be as unlikely as what may be spent by then.
-    fn more(&self) -> Option<usize> {
+    /// About how many more rounds it takes, as if the differences were normal: until a t of their mean is as unlikely as
+    /// what may be spent by then. See [`Answer::more`].
+    pub fn more(&self) -> Option<usize> {
         let rounds = self.rounds();
-        if rounds < EARLY {
+        if rounds < EARLY || self.call() != Call::CannotTell {
             return None;
         }
         let mean = self.differences.iter().sum::<f64>() / rounds as f64;
@@ -193,8 +212,7 @@ impl Sequential {
                 } else {
                     SPENT_ON_SAME
                 });
-            // Of so many coins one sequence is as likely.
-            let is_resolved = 0.5f64.powi(i32::try_from(*of).unwrap_or(i32::MAX)) <= rejectable;
+            let is_resolved = coins(*of) <= rejectable;
             let t = student::critical(1.0 - 2.0 * rejectable, *of as f64 - 1.0);
             distance > 0.0 && is_resolved && distance * (*of as f64).sqrt() >= t * deviation
         };
@@ -204,6 +222,20 @@ impl Sequential {
         };
         (rounds + 1..=self.question.at_most).find(is_settled).map(|of| of - rounds)
     }
+}
+
+/// How likely one sequence of so many coins is.
+fn coins(rounds: usize) -> f64 {
+    0.5f64.powi(i32::try_from(rounds).unwrap_or(i32::MAX))
+}
+
+/// Before this many of at most `at_most` rounds nothing is called better or worse at a level of so much on each side: no
+/// sequence of coins is as unlikely as what may be spent by then. More than `at_most`: never.
+pub fn fewest_rounds(level: f64, at_most: usize) -> usize {
+    let spent = |rounds: usize| level * (rounds as f64 / at_most.max(1) as f64).powf(SPENT_ON_SHIFTS);
+    (1..=at_most)
+        .find(|rounds| coins(*rounds) <= spent(*rounds))
+        .unwrap_or_else(|| (at_most..).find(|rounds| coins(*rounds) <= level).unwrap_or(usize::MAX))
 }
 
 /// A shift that is supposed to be the true one, until it is rejected.

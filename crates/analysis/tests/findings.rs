@@ -75,6 +75,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         axes: vec!["users".into()],
         cases: (0..cases.len()).map(facts).collect(),
         trials: planned,
+        until_certain: None,
         expect: vec!["p50 < 20ms".into()],
         figures: Vec::new(),
         layout: None,

@@ -367,7 +367,7 @@
   let spoken;
   const show = (frame) => {
     tell(by("title"), frame.title);
-    const place = frame.place ? `[${frame.place[0]}/${frame.place[1]}] ` : "";
+    const place = frame.place ? `[${frame.place}] ` : "";
     tell(by("trial"), frame.trial ? `${place}${frame.trial} · ` : "");
     tell(by("phase"), frame.phase);
     tell(by("phase-for"), frame.phase_for);
@@ -382,6 +382,7 @@
     each(by("probes").querySelector("tbody"), frame.probes, (p) => p.name, createProbe, updateProbe);
     by("agents").hidden = !frame.agents.length;
     each(by("agents").querySelector("tbody"), frame.agents, (a) => a.name, createAgent, updateAgent);
+    list("settling", frame.settling, remark);
     list("done", frame.done, remark);
     list("doubts", frame.doubts, remark);
     list("events", frame.events, ([at, weight, text]) => make("li", { className: weight }, make("time", {}, at), make("span", {}, text)));

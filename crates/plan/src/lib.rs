@@ -41,7 +41,7 @@ pub use model::part::{
     Command, ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime,
     Network,
 };
-pub use model::plan::{Plan, TrialOrder};
+pub use model::plan::{Plan, TrialOrder, UntilCertain};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
     FigureSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,

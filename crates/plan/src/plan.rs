@@ -34,6 +34,8 @@ pub struct Options {
     pub cases_glob: Option<String>,
     /// `--trials N`.
     pub trials: Option<u32>,
+    /// `--until-certain`.
+    pub until_certain: bool,
     /// The value of `${plan.dir}`, and the base of relative paths; by default the part of the plan's path before its
     /// last `/`. Programs give an absolute path, because components run in folders of their own.
     pub plan_dir: Option<String>,
@@ -161,11 +163,33 @@ impl Plan {
                 errors.push(of_option("--case", message, suggest::hint(glob, &names)));
             }
         }
+        if self.until_certain.is_some() && errors.is_empty() {
+            errors.extend(self.never_certain(options));
+        }
         if errors.is_empty() {
             errors = limits::check_measured(self);
             errors.extend(ids::check(self));
         }
         if errors.is_empty() { Ok(()) } else { Err(PlanErrors(errors)) }
+    }
+
+    /// Why the options leave nothing to be certain of.
+    fn never_certain(&self, options: &Options) -> Option<PlanError> {
+        if self.quick {
+            let message =
+                "a quick run gives no verdicts, so its trials cannot go on until one is certain".to_owned();
+            let hint = "say how many trials it has: `quick: { trials: 1 }`".to_owned();
+            return Some(of_option("--profile quick", message, Some(hint)));
+        }
+        let option = options.cases_glob.as_ref().map_or("--tags", |_| "--case");
+        (self.cases.len() < 2).then(|| {
+            let message = "one case is left, and nothing to compare it with until that is certain".to_owned();
+            of_option(
+                option,
+                message,
+                Some("choose two cases, or say how many trials: `--trials 5`".to_owned()),
+            )
+        })
     }
 
     fn choose_tags(&mut self, tags: &[String], errors: &mut Vec<PlanError>) {
@@ -243,6 +267,12 @@ fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut
         }
     }
     let mut typed = Overrides::default();
+    // First, so that `--set trials.within=1%` says more about it. What the plan says about it stays.
+    if options.until_certain && root.get("trials").is_none_or(|trials| trials.get("until").is_none()) {
+        let (span, read) = overrides::read_option(sources, "--until-certain", "trials", "{ until: certain }");
+        let made = read.map(|node| typed.apply(root, "trials", span, node, problems));
+        made.unwrap_or_else(|problem| problems.push(problem));
+    }
     for (path, value) in &options.set {
         let (span, read) = overrides::read_option(sources, "--set", path, value);
         sets.push(span.source);

@@ -43,8 +43,11 @@ pub struct Manifest {
     pub axes: Vec<String>,
     /// The cases in order.
     pub cases: Vec<CaseFacts>,
-    /// Trials planned for each case.
+    /// Trials planned for each case; at most, with [`Manifest::until_certain`].
     pub trials: u32,
+    /// Set if trials go on until it is certain how the cases differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_certain: Option<UntilCertain>,
     /// What the plan expects, as written.
     pub expect: Vec<String>,
     /// The figures that matter, as the plan names them; empty where it names none.
@@ -61,6 +64,42 @@ pub struct Manifest {
     /// Set if the run is a search for capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFacts>,
+}
+
+impl Manifest {
+    /// Trials that each case has if the run is complete; `None` if that depends on what they measure.
+    pub fn trials_of_each(&self) -> Option<u32> {
+        self.until_certain.is_none().then_some(self.trials)
+    }
+}
+
+/// Trials that go on until it is certain how the cases differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UntilCertain {
+    /// Cases that differ by less than this share are the same.
+    pub within: f64,
+    /// How long all trials together may take; `None`: as long as it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_s: Option<f64>,
+    /// Draws the order of the cases in each round, and the sequences that the rounds are compared with; below 2⁵³.
+    pub seed: u64,
+    /// Why there were no more trials; absent until then, and if the run was interrupted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<UntilEnded>,
+}
+
+/// Why there were no more trials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UntilEnded {
+    /// Every comparison was settled.
+    Settled,
+    /// There were as many rounds as there may be.
+    AtMost,
+    /// Another round would have taken longer than the budget.
+    Budget,
+    /// A case that others wait for could not be measured.
+    NotMeasured,
 }
 
 /// A figure that a plan names.

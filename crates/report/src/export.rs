@@ -127,8 +127,9 @@ fn comparison(c: &Comparison) -> Json {
             "low": interval(r).map(|i| i.low),
             "high": interval(r).map(|i| i.high),
             "confidence": interval(r).map(|i| i.confidence),
-            "chance": interval(r).map(|i| i.chance),
+            "chance": interval(r).and_then(|i| i.chance),
             "verdict": r.call.name(),
+            "decides": r.decides,
             "trials_needed": r.trials_needed,
             "note": r.note,
         })

@@ -100,10 +100,16 @@ fn row(listed: &Listed) -> Vec<Cell> {
         Cell::new(&listed.name),
         Cell::new(started(m)),
         verdict_cell(m.how, worst(findings.cases.iter().map(|c| c.verdict))),
-        Cell::new(format!("{} × {}", m.cases.len(), m.trials)),
+        Cell::new(format!("{} × {}", m.cases.len(), trials(&listed.run))),
     ];
     row.extend(["goodput", "p50", "p99", "errors"].map(|id| over_cases(&findings, id)));
     row
+}
+
+/// Trials of each case; of a run until it is certain, of the case that has most.
+fn trials(run: &DiagnosedRun) -> usize {
+    let most = || run.cases.iter().map(|case| case.trials.len()).max().unwrap_or(0);
+    run.manifest.trials_of_each().map_or_else(most, |trials| trials as usize)
 }
 
 /// Day and minute.

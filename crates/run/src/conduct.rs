@@ -17,6 +17,7 @@ use crate::event::RunEvent;
 use crate::manifest::{Kept, Record, figures_of_case};
 use crate::options::RunOptions;
 use crate::result::{RunResult, TrialEnd};
+use crate::settling::{Settling, rounds_in_random_order};
 use crate::site::RunningSystem;
 use crate::site::durability::Ids;
 use crate::site::error::SiteError;
@@ -24,7 +25,7 @@ use crate::state::{EventSink, TrialState};
 use crate::translate::error::TranslateError;
 use crate::translate::{check_targets, journey, urls};
 use crate::trial::{Conditions, Trial, TrialOutcome};
-use crate::{limits, logs, needs};
+use crate::{limits, logs, needs, settling};
 
 /// Why a run could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,9 @@ pub enum RunError {
         /// What is wrong.
         error: loadlab_record::expr::ExprError,
     },
+    /// Trials until it is certain that cannot make it so.
+    #[error("{0}")]
+    NeverSettled(String),
     /// What the plan's files lack.
     #[error(transparent)]
     Plan(#[from] loadlab_plan::PlanErrors),
@@ -70,7 +74,10 @@ impl RunError {
     /// The exit it calls for.
     pub fn exit(&self) -> Exit {
         match self {
-            RunError::Expression { .. } | RunError::Figure { .. } | RunError::Plan(_) => Exit::BadPlan,
+            RunError::Expression { .. }
+            | RunError::Figure { .. }
+            | RunError::NeverSettled(_)
+            | RunError::Plan(_) => Exit::BadPlan,
             RunError::Target(error) if !error.is_target() => Exit::BadPlan,
             RunError::Target(_) => Exit::CouldNotRun,
             RunError::Store(error) if error.is_in_the_way() => Exit::BadPlan,
@@ -95,14 +102,20 @@ pub fn conduct(
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
     let conditions = conditions_of(plan, how)?;
     let allowed = allowed_of(plan, how)?;
-    let schedule = plan.schedule();
+    settling::check(plan).map_err(RunError::NeverSettled)?;
     let (mut record, kept) = match how.resumes {
         true => Record::resume(plan, how)?,
         false => (Record::begin(plan, how)?, Kept::new()),
     };
+    let schedule = match &record.manifest().until_certain {
+        Some(until) => rounds_in_random_order(plan.cases().len(), plan.trials, until.seed),
+        None => plan.schedule(),
+    };
+    let settling = Settling::of(record.manifest());
     let is_missing = |place: &usize| !kept.contains_key(&schedule[*place]);
     let missing: Vec<usize> = (0..schedule.len()).filter(is_missing).collect();
-    emit(RunEvent::Recording { dir: how.out.clone(), trials: missing.len() });
+    let at_most = settling.is_some();
+    emit(RunEvent::Recording { dir: how.out.clone(), trials: missing.len(), at_most });
     if how.resumes {
         let (there, all) = (schedule.len() - missing.len(), schedule.len());
         emit(RunEvent::Note(format!("{there} of {all} trials are there; the others are made now")));
@@ -115,13 +128,27 @@ pub fn conduct(
             return Err(never_began(&mut record, first, error, cancel));
         }
     };
+    let has_kept = !kept.is_empty();
     let done = Done::before(plan, &schedule, kept);
-    let mut course = Conductor { plan, how, conditions, allowed, record, cancel, emit, done };
+    let mut course = Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling };
+    if let Some(first) = missing.first().filter(|_| has_kept) {
+        // Rounds that were made before may have settled something.
+        course.judge(schedule[*first].1.saturating_sub(1));
+    }
     for (number, place) in missing.iter().enumerate() {
         if cancel.is_cancelled() || course.done.is_record_lost {
             break;
         }
-        course.trial(&mut site, &schedule, *place, missing.get(number + 1).copied());
+        let (case, round) = schedule[*place];
+        if !course.wants(case) {
+            continue;
+        }
+        let rest = &missing[number + 1..];
+        let next = rest.iter().copied().find(|place| course.wants(schedule[*place].0));
+        course.trial(&mut site, &schedule, *place, next);
+        if !cancel.is_cancelled() && next.is_none_or(|place| schedule[place].1 > round) {
+            course.round_made(round);
+        }
     }
     Ok(course.end(site))
 }
@@ -234,6 +261,8 @@ struct Conductor<'a> {
     cancel: &'a Cancel,
     emit: EventSink<'a>,
     done: Done,
+    /// Set if trials go on until it is certain how the cases differ.
+    settling: Option<Settling>,
 }
 
 /// The results of the trials.
@@ -268,6 +297,26 @@ impl Done {
 }
 
 impl Conductor<'_> {
+    /// Whether a case still has trials.
+    fn wants(&self, case: usize) -> bool {
+        self.settling.as_ref().is_none_or(|settling| settling.wants(case))
+    }
+
+    fn round_made(&mut self, round: u32) {
+        if let Some(settling) = &mut self.settling {
+            settling.round_made();
+        }
+        self.judge(round);
+    }
+
+    /// After a round: who needs another one.
+    fn judge(&mut self, round: u32) {
+        let given_up = |case: usize| self.done.given_up.iter().any(|given_up| given_up.case == case);
+        if let Some(settling) = &mut self.settling {
+            (self.emit)(settling.judge(round, &self.done.trials, &given_up));
+        }
+    }
+
     /// One trial, from its folder to the end of everything that lived for it.
     fn trial(
         &mut self,
@@ -283,6 +332,7 @@ impl Conductor<'_> {
             trial: number,
             place: place + 1,
             of: schedule.len(),
+            at_most: self.settling.is_some(),
             cpu_limits: crate::trial::cpu_limits(case),
             figures: figures_of_case(case),
         };
@@ -367,12 +417,18 @@ impl Conductor<'_> {
         } else {
             RunEnded::Complete
         };
+        let ended_by = self.settling.as_ref().and_then(Settling::ended);
+        self.record.settled(ended_by);
+        let settled = self.settling.take().map(Settling::into_latest).unwrap_or_default();
+        if settled.iter().any(|comparison| !comparison.is_settled) {
+            self.done.exits.push(Exit::Undecided);
+        }
         if let Err(error) = self.record.end(ended) {
             self.done.exits.push(Exit::CouldNotRun);
             (self.emit)(RunEvent::Note(error.to_string()));
         }
         let Done { trials, exits, .. } = self.done;
-        RunResult { dir: self.how.out.clone(), ended, trials, exit: Exit::of(exits) }
+        RunResult { dir: self.how.out.clone(), ended, trials, settled, exit: Exit::of(exits) }
     }
 }
 

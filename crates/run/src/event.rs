@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_analysis::compare::Call;
 use loadlab_record::Secrets;
 use loadlab_record::figure::FigureValue;
 use loadlab_record::load::{Counts, Tick};
-use loadlab_record::manifest::FigureFacts;
+use loadlab_record::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Doubt, Summary};
 
@@ -20,6 +21,8 @@ pub enum RunEvent {
         dir: std::path::PathBuf,
         /// Cases times trials.
         trials: usize,
+        /// There may be fewer: they go on until it is certain how the cases differ.
+        at_most: bool,
     },
     /// A build command starts.
     Building {
@@ -43,8 +46,10 @@ pub enum RunEvent {
         trial: u32,
         /// Its place in the schedule, from 1.
         place: usize,
-        /// How many there are.
+        /// How many there are; at most, if they go on until it is certain how the cases differ.
         of: usize,
+        /// That is so.
+        at_most: bool,
         /// CPU limits of its components, in cores.
         cpu_limits: BTreeMap<String, f64>,
         /// The figures that matter, as defined for its case.
@@ -151,6 +156,49 @@ pub enum RunEvent {
         /// The figures that matter, as defined for its case.
         figures: Vec<FigureFacts>,
     },
+    /// After a round of trials that go on until it is certain how the cases differ.
+    Settling {
+        /// From 1.
+        round: u32,
+        /// Rounds at most.
+        at_most: u32,
+        /// About how much longer it takes; `None` if there are no more rounds.
+        left_s: Option<f64>,
+        /// How near each comparison is.
+        comparisons: Vec<Settled>,
+        /// Why there are no more rounds.
+        ended: Option<UntilEnded>,
+    },
+}
+
+/// How near a comparison of two cases is to being settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// The case it is compared with.
+    pub base: String,
+    /// The case that is compared.
+    pub other: String,
+    /// It needs no more rounds.
+    pub is_settled: bool,
+    /// The figures that decide.
+    pub figures: Vec<SettledFigure>,
+}
+
+/// How near a figure of two cases is to being settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettledFigure {
+    /// Its name for readers.
+    pub name: String,
+    /// The verdict so far.
+    pub call: Call,
+    /// More rounds may settle it.
+    pub is_open: bool,
+    /// The effect is a ratio, not a difference of shares.
+    pub is_ratio: bool,
+    /// The other over the base, or the difference; `None` if no round has it.
+    pub effect: Option<f64>,
+    /// About how many more rounds it takes; `None` if that cannot be predicted, or is more than there may be.
+    pub more: Option<usize>,
 }
 
 impl RunEvent {
@@ -168,10 +216,10 @@ impl RunEvent {
                 RunEvent::Building { what: text(what), command: text(command) }
             }
             RunEvent::Built { what, took_s } => RunEvent::Built { what: text(what), took_s },
-            RunEvent::TrialStarted { case, trial, place, of, cpu_limits, figures } => {
+            RunEvent::TrialStarted { case, trial, place, of, at_most, cpu_limits, figures } => {
                 let cpu_limits = cpu_limits.into_iter().map(|(name, limit)| (text(name), limit)).collect();
                 let figures = secrets.mask_value(figures).unwrap_or_default();
-                RunEvent::TrialStarted { case: text(case), trial, place, of, cpu_limits, figures }
+                RunEvent::TrialStarted { case: text(case), trial, place, of, at_most, cpu_limits, figures }
             }
             RunEvent::Ready { component, after_s } => RunEvent::Ready { component: text(component), after_s },
             RunEvent::Command { name, took_s } => RunEvent::Command { name: text(name), took_s },
@@ -213,6 +261,17 @@ impl RunEvent {
                 failure: some(failure),
                 figures: secrets.mask_value(figures).unwrap_or_default(),
             },
+            RunEvent::Settling { round, at_most, left_s, comparisons, ended } => {
+                let figure = |of: SettledFigure| SettledFigure { name: text(of.name), ..of };
+                let one = |of: Settled| Settled {
+                    base: text(of.base),
+                    other: text(of.other),
+                    figures: of.figures.into_iter().map(figure).collect(),
+                    ..of
+                };
+                let comparisons = comparisons.into_iter().map(one).collect();
+                RunEvent::Settling { round, at_most, left_s, comparisons, ended }
+            }
         }
     }
 }

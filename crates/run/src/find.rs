@@ -103,7 +103,7 @@ pub fn find(
         ..SearchFacts::default()
     };
     let mut record = Record::begin_search(plan, how, facts.clone())?;
-    emit(RunEvent::Recording { dir: how.out.clone(), trials: request.max_levels as usize });
+    emit(RunEvent::Recording { dir: how.out.clone(), trials: request.max_levels as usize, at_most: true });
     let site = match prepare(plan, how, &mut record, cancel, emit) {
         Ok(site) => site,
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
@@ -265,6 +265,7 @@ impl SearchRun<'_> {
             trial: number,
             place: self.facts.path.len() + 1,
             of: self.request.max_levels as usize,
+            at_most: true,
             cpu_limits: crate::trial::cpu_limits(&case),
             figures: figures_of_case(&case),
         };

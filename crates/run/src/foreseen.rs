@@ -10,6 +10,8 @@ use loadlab_record::expr::{Expr, NameRef, SERIES_PREFIXES, TrialPart};
 use loadlab_record::quantile::{quantile_of, ranks, samples_needed};
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
+use crate::settling;
+
 /// Something a run cannot or may not be able to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
@@ -55,6 +57,9 @@ pub fn foreseen(plan: &Plan) -> Vec<Foreseen> {
 }
 
 fn differences(plan: &Plan) -> Option<Foreseen> {
+    if plan.until_certain.is_some() {
+        return settling::check(plan).err().map(|text| Foreseen { text, by: By::Trials });
+    }
     let trials = plan.trials as usize;
     let too_few = plan.cases().len() > 1 && trials < TRIALS_FOR_DIFFERENCES && !plan.quick;
     let text = format!(

@@ -22,6 +22,7 @@ mod options;
 mod readings;
 mod result;
 pub mod senders;
+mod settling;
 mod site;
 mod state;
 mod translate;

@@ -1,12 +1,14 @@
 //! The run's manifest: the resolved plan, written when the run begins and again when it ends.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Secrets;
 use loadlab_record::manifest::{
     CaseFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, SearchFacts,
+    UntilCertain, UntilEnded,
 };
 use loadlab_record::store::{
     RECORD_VERSION, Resumed, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
@@ -52,9 +54,11 @@ impl Record {
     /// It cannot be read or written.
     pub fn resume(plan: &Plan, how: &RunOptions) -> Result<(Record, Kept), StoreError> {
         let is_complete = |summary: &Summary| matches!(summary.ended, Ended::Complete | Ended::Stopped);
-        let began = read_summaries(&how.out)?.manifest.started;
+        let Manifest { started, until_certain, .. } = read_summaries(&how.out)?.manifest;
         let Resumed { writer, kept } = resume(&how.out, &how.secrets, is_complete)?;
-        let manifest = Manifest { started: began, ..manifest_of(plan, how) };
+        // Cases go on in the order that was drawn.
+        let until_certain = until_certain.map(|until| UntilCertain { ended: None, ..until });
+        let manifest = Manifest { started, until_certain, ..manifest_of(plan, how) };
         writer.manifest(&manifest)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
         Ok((Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() }, kept))
@@ -119,6 +123,18 @@ impl Record {
         self.writer.trial(dir, trial)
     }
 
+    /// What it says so far.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Why trials that go on until it is certain how the cases differ came to their end; written with the run's own.
+    pub fn settled(&mut self, ended: Option<UntilEnded>) {
+        if let Some(until) = &mut self.manifest.until_certain {
+            until.ended = ended;
+        }
+    }
+
     /// The secrets that no part of it may show.
     pub fn secrets(&self) -> &Secrets {
         self.writer.secrets()
@@ -145,7 +161,7 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
     let cases = plan.cases();
     let dirs = case_dir_names(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
     let components = cases.iter().flat_map(|c| &c.system.components);
-    let figures = first_of_each(cases.iter().flat_map(|c| &c.figures).map(figure_facts), |f| f.name.clone());
+    let figures = figures(plan);
     let facts = |c: &plan::ComponentSpec| ComponentFacts { name: c.name.clone(), run: c.part.text() };
     Manifest {
         record: RECORD_VERSION,
@@ -165,12 +181,31 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         axes: plan.axes.clone(),
         cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir, &figures)).collect(),
         trials: plan.trials,
+        until_certain: plan.until_certain.map(until_certain),
         expect: first_of_each(cases.iter().flat_map(|c| &c.expect).map(|e| e.text.clone()), String::clone),
         figures,
         layout: plan.layout.map(str::to_owned),
         derive: plan.derive.iter().map(derived_facts).collect(),
         quick: plan.quick,
         search: None,
+    }
+}
+
+/// The figures that matter, as the first case that has each defines it.
+pub fn figures(plan: &Plan) -> Vec<FigureFacts> {
+    let all = plan.cases().iter().flat_map(|c| &c.figures);
+    first_of_each(all.map(figure_facts), |f| f.name.clone())
+}
+
+/// As the manifest has it, with a seed that nobody knew before.
+pub fn until_certain(until: plan::UntilCertain) -> UntilCertain {
+    let random = RandomState::new().build_hasher().finish();
+    UntilCertain {
+        within: until.within,
+        budget_s: until.budget_ns.map(|ns| ns as f64 / 1e9),
+        // A number of JSON is exact below 2⁵³.
+        seed: random >> 11,
+        ended: None,
     }
 }
 

@@ -6,6 +6,8 @@ use loadlab_analysis::Exit;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::summary::Summary;
 
+use crate::event::Settled;
+
 /// The result of a run.
 pub struct RunResult {
     /// The record's folder.
@@ -14,6 +16,8 @@ pub struct RunResult {
     pub ended: RunEnded,
     /// Its trials in the order they ran.
     pub trials: Vec<TrialEnd>,
+    /// How its cases differ, if trials went on until that was certain; empty otherwise.
+    pub settled: Vec<Settled>,
     /// The exit that all of it calls for.
     pub exit: Exit,
 }

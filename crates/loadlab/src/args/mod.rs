@@ -138,6 +138,12 @@ pub struct PlanChoice {
     /// Trials of each case, instead of the plan's number
     #[arg(long, requires = "plan", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: Option<u32>,
+    /// Go on with trials until it is certain how the cases differ
+    ///
+    /// In rounds of all cases in random order, 30 at most; `--set trials.at_most=…`, `trials.within` and `trials.budget`
+    /// change that. Exit code 6: not certain.
+    #[arg(long, requires = "plan", conflicts_with = "trials")]
+    pub until_certain: bool,
 }
 
 /// The live page.
@@ -446,9 +452,9 @@ pub struct CompareArgs {
     /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
-    /// Ratios that differ from 1 by at most this count as the same
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "2%")]
-    pub equivalence_margin: f64,
+    /// Ratios that differ from 1 by at most this count as the same [default: 2%, or the plan's `within`]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub equivalence_margin: Option<f64>,
     /// Exit with 1 if anything is worse
     #[arg(long)]
     pub fail_on_worse: bool,
@@ -727,6 +733,11 @@ pub struct BenchArgs {
     /// `loadlab compare`. Keeps a record.
     #[arg(long, value_name = "URL", conflicts_with = "urls", help_heading = "Result")]
     pub vs: Option<String>,
+    /// With `--vs`: go on until it is certain how the two differ, for 30 trials of each at most
+    ///
+    /// In rounds of both in random order. Exit code 6: not certain.
+    #[arg(long, requires = "vs", conflicts_with = "trials", help_heading = "Result", hide_short_help = true)]
+    pub until_certain: bool,
     /// Trials of each URL with `--vs`
     #[arg(long, value_name = "N", requires = "vs", value_parser = clap::value_parser!(u32).range(5..=1000),
           default_value_t = 5, help_heading = "Result", hide_short_help = true)]

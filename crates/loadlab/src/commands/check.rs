@@ -55,6 +55,7 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
         tags: choice.tags.clone(),
         cases_glob: choice.case.clone(),
         trials: choice.trials,
+        until_certain: choice.until_certain,
         plan_dir: Some(dir.display().to_string()),
         outside: Outside::default(),
     };
@@ -88,6 +89,7 @@ fn words_of(choice: &PlanChoice, set: &[String]) -> Vec<String> {
         words.push(format!("--tags {}", choice.tags.join(",")));
     }
     words.extend(choice.trials.iter().map(|n| format!("--trials {n}")));
+    words.extend(choice.until_certain.then(|| "--until-certain".to_owned()));
     words
 }
 
@@ -99,6 +101,13 @@ pub fn describe(plan: &Plan) -> String {
     }
     for foreseen in foreseen(plan) {
         out.push_str(&format!("note: {}\n", foreseen.text));
+    }
+    if plan.until_certain.is_some() {
+        let (cases, rounds) = (plan.cases().len(), plan.trials);
+        out.push_str(&format!(
+            "\nat most {rounds} rounds of {cases} cases; the order in each is drawn when the run begins\n"
+        ));
+        return out;
     }
     let schedule = plan.schedule();
     out.push_str(&format!("\n{} trials, in this order:\n", schedule.len()));
@@ -117,7 +126,8 @@ pub fn command(args: &CheckArgs) -> Ended {
         Ok(read) => {
             let (cases, trials) = (read.plan.cases().len(), read.plan.schedule().len());
             let name = path.display();
-            output::print(&format!("{name}: good – {cases} case(s), {trials} trial(s)\n"));
+            let at_most = if read.plan.until_certain.is_some() { "at most " } else { "" };
+            output::print(&format!("{name}: good – {cases} case(s), {at_most}{trials} trial(s)\n"));
             for note in &read.plan.notes {
                 crate::exit::note(note);
             }

@@ -45,7 +45,6 @@ fn render(comparisons: &[Comparison], format: CompareFormat, to_file: bool) -> S
 
 /// The pairs to compare; errors are words with a hint.
 fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
-    let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
     let (mut dirs, mut names) = (Vec::new(), Vec::new());
     for (place, text) in args.what.iter().enumerate() {
         match run_of(args, text)? {
@@ -64,6 +63,8 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
         runs.insert(0, base);
     }
     let all: Vec<Findings<'_>> = runs.iter().map(findings).collect();
+    let Some(first) = all.first() else { return Ok(Vec::new()) };
+    let options = options(args, first);
     match (all.as_slice(), names.as_slice()) {
         ([one], names) => in_one(one, names, options),
         (_, [name, ..]) => Err(format!(
@@ -71,6 +72,12 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
         )),
         (many, []) => in_many(&runs, many, options),
     }
+}
+
+fn options(args: &CompareArgs, first: &Findings<'_>) -> Options {
+    let usual = first.options();
+    let equivalence_margin = args.equivalence_margin.unwrap_or(usual.equivalence_margin);
+    Options { equivalence_margin, ..usual }
 }
 
 /// The folder of a run: by path, by its name in the folder of runs, or `last` for the newest.

@@ -119,7 +119,9 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         set,
         case: args.case.clone(),
         tags: args.tags.clone(),
-        trials: None,
+        // Levels are no trials of cases.
+        trials: Some(1),
+        until_certain: false,
     };
     if !is_url(&args.target) {
         if let Some(option) = args.request.first_given() {

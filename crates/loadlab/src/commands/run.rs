@@ -6,6 +6,7 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_record::manifest::RunEnded;
+use loadlab_run::event::{Settled, SettledFigure};
 use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
 use loadlab_run::{Generator, RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
@@ -222,10 +223,32 @@ fn json_of(result: &RunResult) -> serde_json::Value {
             serde_json::json!({ "case": t.case, "trial": t.trial, "failure": t.failure, "summary": t.summary })
         })
         .collect();
-    serde_json::json!({
+    let mut document = serde_json::json!({
         "run_dir": result.dir.display().to_string(),
         "ended": result.ended,
         "exit": result.exit.code(),
         "trials": trials,
+    });
+    if !result.settled.is_empty() {
+        document["settled"] = result.settled.iter().map(settled).collect();
+    }
+    document
+}
+
+/// A comparison that trials went on for.
+fn settled(comparison: &Settled) -> serde_json::Value {
+    let figure = |f: &SettledFigure| {
+        serde_json::json!({
+            "figure": f.name,
+            "verdict": f.call.name(),
+            "scale": if f.is_ratio { "ratio" } else { "difference" },
+            "effect": f.effect,
+        })
+    };
+    serde_json::json!({
+        "base": comparison.base,
+        "other": comparison.other,
+        "settled": comparison.is_settled,
+        "figures": comparison.figures.iter().map(figure).collect::<Vec<_>>(),
     })
 }

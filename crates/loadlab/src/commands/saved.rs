@@ -164,7 +164,11 @@ fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
         let [base, compared] = names(url, other);
         let case = |name: &str, url: &str| json!({ "name": literal(name), "url": literal(url) });
         plan.insert("matrix".to_owned(), json!([case(&base, url), case(&compared, other)]));
-        plan.insert("trials".to_owned(), json!(args.trials));
+        let trials = match args.until_certain {
+            true => json!({ "until": "certain", "within": format!("{} %", args.equivalence_margin * 100.0) }),
+            false => json!(args.trials),
+        };
+        plan.insert("trials".to_owned(), trials);
     } else if let Some(url) = &args.url {
         target::Url::parse(url).map_err(|error| error.to_string())?;
     }
@@ -234,6 +238,9 @@ fn load_of(args: &BenchArgs) -> Result<Keys, String> {
 fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
     let trials = read.plan.schedule().len();
     let what = match (&args.url, &args.vs) {
+        (Some(url), Some(other)) if args.until_certain => {
+            format!("{url} against {other}: until it is certain how they differ, at most {trials} trials")
+        }
         (Some(url), Some(other)) => format!("{url} against {other}: {trials} trials in turn"),
         (Some(url), None) => url.clone(),
         (None, _) => "a list of URLs".to_owned(),
@@ -280,7 +287,8 @@ fn compared(args: &BenchArgs, run: &DiagnosedRun) -> Option<Comparison> {
 /// One word for all figures: `better` and `worse` if no figure contradicts it.
 fn verdict(comparison: &Comparison) -> &'static str {
     let has = |call: Call| comparison.called(call).next().is_some();
-    match (has(Call::Better), has(Call::Worse), has(Call::CannotTell)) {
+    let is_open = comparison.called(Call::CannotTell).any(|row| row.decides);
+    match (has(Call::Better), has(Call::Worse), is_open) {
         (true, true, _) => "mixed",
         (true, false, _) => Call::Better.name(),
         (false, true, _) => Call::Worse.name(),

@@ -5,16 +5,18 @@ use std::collections::{BTreeMap, VecDeque};
 use loadlab_analysis::components::{cpu_s, probe_name};
 use loadlab_record::figure::FigureValue;
 use loadlab_record::load::{Counts, Tick};
-use loadlab_record::manifest::FigureFacts;
+use loadlab_record::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Summary, Verdict};
 use loadlab_record::units::format_count;
 use loadlab_report::figures;
 use loadlab_run::RunEvent;
-use loadlab_run::event::Progress;
+use loadlab_run::event::{Progress, Settled};
 use loadlab_run::senders::AgentNow;
 
-use super::words::{bottleneck_words, describe, doubt_words, first_figures};
+use super::words::{
+    bottleneck_words, describe, doubt_words, first_figures, place_words, rounds_words, settled_words,
+};
 
 /// How many seconds of a line are kept, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;
@@ -38,8 +40,8 @@ pub enum Weight {
 #[derive(Clone, Default)]
 pub struct State {
     pub title: String,
-    /// Index of the trial and the number of trials.
-    pub place: Option<(usize, usize)>,
+    /// Index of the trial and the number of trials: `3/15`.
+    pub place: Option<String>,
     /// Case and trial.
     pub trial: String,
     pub phase: String,
@@ -54,6 +56,8 @@ pub struct State {
     pub figures: Vec<Figure>,
     /// The plan's definitions of them, for the current case.
     facts: Vec<FigureFacts>,
+    /// How near each comparison is to being settled, if trials go on until it is.
+    pub settling: Vec<(Weight, String)>,
     /// Finished trials.
     pub done: VecDeque<(Weight, String)>,
     /// When, its significance, what.
@@ -170,8 +174,8 @@ impl State {
 
     pub fn event(&mut self, now_s: f64, event: &RunEvent) {
         match event {
-            RunEvent::TrialStarted { case, trial, place, of, cpu_limits, figures } => {
-                self.place = Some((*place, *of));
+            RunEvent::TrialStarted { case, trial, place, of, at_most, cpu_limits, figures } => {
+                self.place = Some(place_words(*place, *of, *at_most));
                 self.trials += 1;
                 self.trial = format!("{case}, trial {trial}");
                 self.limits.clone_from(cpu_limits);
@@ -208,6 +212,15 @@ impl State {
             RunEvent::Figures { load, values } => return self.come_to(load, values),
             RunEvent::Second(tick) => return self.second(tick),
             RunEvent::Agents { load, agents } => return self.agents(load, agents),
+            RunEvent::Settling { round, at_most, left_s, comparisons, ended } => {
+                let rounds = rounds_words(*round, *at_most, *left_s, *ended);
+                let line =
+                    |c: &Settled| (if c.is_settled { Weight::Good } else { Weight::Plain }, settled_words(c));
+                self.settling = comparisons.iter().map(line).collect();
+                self.settling.insert(0, (Weight::Plain, rounds.clone()));
+                let is_short = ended.is_some_and(|ended| ended != UntilEnded::Settled);
+                return self.say(now_s, if is_short { Weight::Doubtful } else { Weight::Plain }, &rounds);
+            }
             RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
             RunEvent::LoadEnded { load, how } => {
                 self.loads.iter_mut().filter(|l| l.name == *load).for_each(|l| l.running = false);

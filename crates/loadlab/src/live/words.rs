@@ -1,24 +1,32 @@
 //! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
 
+use loadlab_analysis::compare::Call;
 use loadlab_analysis::metric::{self, Metric};
 use loadlab_record::bottleneck::BottleneckKind;
 use loadlab_record::figure::FigureValue;
-use loadlab_record::manifest::FigureFacts;
+use loadlab_record::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::summary::{Doubt, Summary, Verdict};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_report::figures;
 use loadlab_run::RunEvent;
+use loadlab_run::event::{Settled, SettledFigure};
 
 /// A line for everything that is not progress.
 pub fn describe(event: &RunEvent) -> Option<String> {
     Some(match event {
-        RunEvent::Recording { dir, trials } => {
-            format!("recording {} in {}", plural(*trials as u64, "trial", "trials"), dir.display())
+        RunEvent::Recording { dir, trials, at_most } => {
+            let at_most = if *at_most { "at most " } else { "" };
+            format!("recording {at_most}{} in {}", plural(*trials as u64, "trial", "trials"), dir.display())
         }
         RunEvent::Building { what, command } => format!("{what}: {command}"),
         RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),
-        RunEvent::TrialStarted { case, trial, place, of, .. } => {
-            format!("[{place}/{of}] {case}, trial {trial}")
+        RunEvent::TrialStarted { case, trial, place, of, at_most, .. } => {
+            format!("[{}] {case}, trial {trial}", place_words(*place, *of, *at_most))
+        }
+        RunEvent::Settling { round, at_most, left_s, comparisons, ended } => {
+            let mut lines = vec![rounds_words(*round, *at_most, *left_s, *ended)];
+            lines.extend(comparisons.iter().map(|c| format!("  {}", settled_words(c))));
+            lines.join("\n")
         }
         RunEvent::Ready { component, after_s } => {
             format!("  {component} ready after {}", format_duration_ns(after_s * 1e9))
@@ -49,6 +57,54 @@ pub fn describe(event: &RunEvent) -> Option<String> {
         | RunEvent::Watched(_)
         | RunEvent::LoadEnded { .. } => return None,
     })
+}
+
+/// `3/15`; `3/≤15` if there may be fewer.
+pub fn place_words(place: usize, of: usize, at_most: bool) -> String {
+    format!("{place}/{}{of}", if at_most { "≤" } else { "" })
+}
+
+/// How far trials are that go on until it is certain how the cases differ.
+pub fn rounds_words(round: u32, at_most: u32, left_s: Option<f64>, ended: Option<UntilEnded>) -> String {
+    let rounds = plural(u64::from(round), "round", "rounds");
+    match (ended, left_s) {
+        (Some(UntilEnded::Settled), _) => format!("settled after {rounds}"),
+        (Some(UntilEnded::AtMost), _) => format!("not settled after {rounds}: there may be no more"),
+        (Some(UntilEnded::Budget), _) => {
+            format!("not settled after {rounds}: another one would exceed the budget")
+        }
+        (Some(UntilEnded::NotMeasured), _) => {
+            format!("not settled after {rounds}: a case cannot be measured")
+        }
+        (None, Some(left_s)) => {
+            let (left, unit) = if left_s < 100.0 { (left_s.max(1.0), "s") } else { (left_s / 60.0, "min") };
+            format!("round {round} of at most {at_most}, about {left:.0} {unit} left")
+        }
+        (None, None) => format!("round {round} of at most {at_most}"),
+    }
+}
+
+/// `“new” against “old”: goodput worse (0.92 ×), p99 open (1.04 ×, about 3 more rounds)`.
+pub fn settled_words(comparison: &Settled) -> String {
+    let figure = |f: &SettledFigure| {
+        let effect = f.effect.map(|effect| match f.is_ratio {
+            true => format!("{} ×", figures::number(figures::round(effect, 3))),
+            false => format!("{:+} points", figures::round(effect * 100.0, 2)),
+        });
+        let call = match f.call {
+            Call::Better => "better",
+            Call::Worse => "worse",
+            Call::Same => "the same",
+            Call::CannotTell if f.is_open => "open",
+            Call::CannotTell => "unknown",
+        };
+        let more = f.more.map(|n| format!("about {}", plural(n as u64, "more round", "more rounds")));
+        let details: Vec<String> = effect.into_iter().chain(more).collect();
+        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
+        format!("{} {call}{details}", f.name)
+    };
+    let figures: Vec<String> = comparison.figures.iter().map(figure).collect();
+    format!("“{}” against “{}”: {}", comparison.other, comparison.base, figures.join(", "))
 }
 
 /// A doubt in a line, with the report's wording. The hint is in the report, too.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use loadlab_record::units::format_count;
 use loadlab_report::figures;
-use loadlab_report::terminal::{bar, cut, harmless, is_harmful, left, right, sparkline, width_of};
+use loadlab_report::terminal::{bar, cut, hanging, harmless, is_harmful, left, right, sparkline, width_of};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
@@ -70,6 +70,9 @@ impl Drawing {
         section("components", self.components(&state.components), events_need + done_need, &mut lines);
         section("probes", self.probes(state), events_need + done_need, &mut lines);
         section("agents", self.agents(state), events_need + done_need, &mut lines);
+        let settling =
+            state.settling.iter().flat_map(|(weight, text)| self.wrapped(*weight, &harmless(text)));
+        section("until certain", settling.collect(), events_need + done_need, &mut lines);
         let newest = |n: usize| n.saturating_sub(rows);
         let done = state.done.iter().skip(newest(state.done.len())).rev();
         let done = done.map(|(weight, text)| self.line(*weight, &harmless(text))).collect();
@@ -85,7 +88,7 @@ impl Drawing {
     }
 
     fn head(&self, state: &State, now_s: f64) -> Vec<Line<'static>> {
-        let place = state.place.map_or(String::new(), |(at, of)| format!("  [{at}/{of}]"));
+        let place = state.place.as_ref().map_or(String::new(), |place| format!("  [{place}]"));
         let right_side = format!("{place}  {}", clock(now_s));
         let title = cut(&harmless(&state.title), self.width.saturating_sub(width_of(&right_side)));
         let gap = " ".repeat(self.width.saturating_sub(width_of(&title) + width_of(&right_side)));
@@ -285,6 +288,13 @@ impl Drawing {
 
     fn line(&self, weight: Weight, text: &str) -> Line<'static> {
         Line::from(self.span(weight, &cut(text, self.width)))
+    }
+
+    /// A text on as many lines as it takes.
+    fn wrapped(&self, weight: Weight, text: &str) -> Vec<Line<'static>> {
+        let mut lines = String::new();
+        hanging(&mut lines, "  ", text, self.width, str::to_owned);
+        lines.lines().map(|line| self.line(weight, line)).collect()
     }
 
     fn span(&self, weight: Weight, text: &str) -> Span<'static> {

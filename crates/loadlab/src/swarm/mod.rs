@@ -72,7 +72,9 @@ impl Bundle {
             set: self.set.clone(),
             tags: self.tags.clone(),
             cases_glob: self.case.clone(),
-            trials: None,
+            // Agents are asked for each trial; how many there are is the coordinator's business.
+            trials: Some(1),
+            until_certain: false,
             plan_dir: Some(self.dir.clone()),
             outside: Outside::default(),
         }

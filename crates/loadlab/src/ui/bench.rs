@@ -45,6 +45,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
         axes: Vec::new(),
         cases: vec![facts.clone()],
         trials: 1,
+        until_certain: None,
         expect: expect.to_vec(),
         figures: Vec::new(),
         layout: None,

@@ -8,7 +8,7 @@ mod journey;
 use std::collections::HashMap;
 
 use loadlab_record::schedule::{Arrivals, Think, Until, WhenBehind};
-use loadlab_record::units::{format_bytes, format_count, plural};
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural, significant};
 
 use crate::model::journey::Step;
 use crate::model::part::{Command, ComponentKind, Lifetime};
@@ -48,6 +48,17 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
 
 fn trials(plan: &Plan) -> String {
     let (cases, trials) = (plan.cases().len(), plan.trials);
+    if let Some(until) = plan.until_certain {
+        let within = format!("{} %", significant(until.within * 100.0, 3));
+        let budget = until.budget_ns.map(|ns| format!(" and at most {}", format_duration_ns(ns as f64)));
+        return format!(
+            "trials of all cases in rounds, in random order, until it is certain whether they differ or are the same \
+             within {within}: at most {}{}{}",
+            plural(u64::from(trials), "round", "rounds"),
+            budget.unwrap_or_default(),
+            plan.profile.as_ref().map_or(String::new(), |p| format!(" (profile {p})")),
+        );
+    }
     let each = if trials == 1 { "one trial".to_owned() } else { format!("{trials} trials") };
     let order = match plan.order {
         _ if cases == 1 || trials == 1 => "",

@@ -18,7 +18,7 @@ use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LoadSpe
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::{series, step};
 use crate::read::reader::{Fields, From, Reader, Scope};
-use crate::read::{command_load, derive, events, load, system};
+use crate::read::{command_load, derive, events, load, system, trials};
 use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
@@ -53,6 +53,7 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
     match matrix {
         Some(matrix) => {
             let fits = expansion_fits(root, &fields, &matrix, plan.trials, &mut problems);
+            trials::fit(&plan, matrix.cases.len(), &fields, &mut problems);
             plan.notes = unused_axes(&fields, &matrix);
             plan.notes.extend(command_load::without_a_case(&fields, &matrix.cases));
             plan.notes.extend(matrix.notes.iter().cloned());
@@ -121,6 +122,7 @@ fn empty() -> Plan {
         profiles: Vec::new(),
         axes: Vec::new(),
         trials: 1,
+        until_certain: None,
         order: TrialOrder::Interleaved,
         allow_hosts: Vec::new(),
         isolate: Isolation::None,
@@ -214,7 +216,7 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
             plan.profiles.push(entry.key.clone());
         }
     }
-    plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
+    trials::read(r, fields, plan);
     plan.layout = r.choice(fields, "report");
     if r.choice(fields, "order") == Some("sequential") {
         plan.order = TrialOrder::Sequential;

@@ -46,7 +46,11 @@ pub(crate) static PLAN: Section = Section {
             Shape::Matrix,
             "What varies: a list of named cases, or axes of which every combination is a case.",
         ),
-        key("trials", Shape::Count(1, MAX_TRIALS), "How often each case is repeated. Default 1."),
+        key(
+            "trials",
+            Shape::CountOr(1, MAX_TRIALS, &TRIALS),
+            "How often each case is repeated, or until when. Default 1.",
+        ),
         key(
             "order",
             Shape::OneOf(&["interleaved", "sequential"]),
@@ -519,6 +523,25 @@ pub(crate) static DRAIN: Section = Section {
 };
 
 /// All sections, for hints about misplaced keys.
+pub(crate) static TRIALS: Section = Section {
+    id: "trials",
+    called: "`trials`",
+    doc: "Trials that go on, round by round, until it is certain how the cases differ.",
+    keys: &[
+        key("until", Shape::OneOf(&["certain"]), "`certain`: until the figures that matter are settled."),
+        key("within", Shape::Share, "Cases that differ by less than this are the same. Default 2%."),
+        key("at_most", Shape::Count(1, MAX_TRIALS), "Rounds at most. Default 30."),
+        key(
+            "budget",
+            Shape::Duration,
+            "How long all trials together may take: no round begins that would probably take longer.",
+        ),
+    ],
+    required: &["until"],
+    groups: &[],
+    needs: &[],
+};
+
 pub(crate) static SECTIONS: &[&Section] = &[
     &PLAN,
     &SYSTEM,
@@ -533,6 +556,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &COMMAND_LOAD,
     &STAGE,
     &THINK,
+    &TRIALS,
     &BATCHES,
     &STEP,
     &BODY,

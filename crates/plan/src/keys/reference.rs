@@ -75,9 +75,11 @@ fn places(section: &Section) -> Vec<String> {
 /// The map inside a value.
 fn inside(shape: &Shape) -> Option<&'static Section> {
     match shape {
-        Shape::In(section) | Shape::SomeOf(section) | Shape::TextOr(section) | Shape::RateOr(section) => {
-            Some(section)
-        }
+        Shape::In(section)
+        | Shape::SomeOf(section)
+        | Shape::TextOr(section)
+        | Shape::RateOr(section)
+        | Shape::CountOr(.., section) => Some(section),
         Shape::Think => Some(&keys::THINK),
         Shape::Body => Some(&keys::BODY),
         Shape::Expect => Some(&keys::EXPECT),
@@ -111,6 +113,7 @@ fn value(shape: &Shape) -> String {
         Shape::Cpu => words("CPU: `50%` of a core, `1.5` cores, or `none`"),
         Shape::DurationOrNone => words("duration, or `none`"),
         Shape::ShareOrNone => words("share: `1%`, or `none`"),
+        Shape::Share => words("share: `2%`"),
         Shape::CountOrNone => words("count from 1, or `none`"),
         Shape::ByteRate => words("bytes per second: `1MiB/s`, or `none`"),
         Shape::RateOrNone => words("rate: `1000/s` `30/m`, or `none`"),
@@ -134,6 +137,7 @@ fn value(shape: &Shape) -> String {
         Shape::Texts => words("text, or list of them"),
         Shape::Expect => format!("value, or {}", link(&keys::EXPECT)),
         Shape::RateOr(section) => format!("rate: `1000/s`, or {}", link(section)),
+        Shape::CountOr(least, most, section) => format!("{}, or {}", range(*least, *most), link(section)),
         Shape::Message => format!("text, or {}", link(&keys::WEBSOCKET_SEND)),
         Shape::ListOf(inner) => format!("list: {}", value(inner)),
         Shape::MapOf(_, inner) => format!("by name: {}", value(inner)),

@@ -111,6 +111,7 @@ fn shape(shape: &Shape) -> Value {
         Shape::ByteRate => written("^[0-9._]+ *([kKmMgGtT]i?)?[bB]? */s$|^none$"),
         Shape::DurationOrNone => json!({ "anyOf": [duration(), { "enum": ["none"] }] }),
         Shape::ShareOrNone => written("^[0-9._]+ *%$|^none$"),
+        Shape::Share => written("^[0-9._]+ *%$"),
         Shape::RateOrNone => positive_or(&format!("{RATE}|^none$")),
         Shape::Rate => positive_or(RATE),
         Shape::Count(least, most) => count(*least, *most),
@@ -140,6 +141,9 @@ fn shape(shape: &Shape) -> Value {
             json!({ "anyOf": [scalar, { "allOf": [reference(&EXPECT)], "minProperties": 1 }] })
         }
         Shape::RateOr(section) => json!({ "anyOf": [positive_or(RATE), reference(section)] }),
+        Shape::CountOr(least, most, section) => {
+            json!({ "anyOf": [count(*least, *most), reference(section)] })
+        }
         Shape::Message => json!({ "anyOf": [text(), reference(&WEBSOCKET_SEND)] }),
         Shape::ListOf(inner) => {
             let least = if matches!(inner, Shape::In(_) | Shape::SomeOf(_) | Shape::Scalar) { 1 } else { 0 };

@@ -62,6 +62,8 @@ pub(crate) enum Shape {
     DurationOrNone,
     /// `1%`, or `none`.
     ShareOrNone,
+    /// `2%`.
+    Share,
     /// A rate, or `none`.
     RateOrNone,
     Rate,
@@ -100,6 +102,8 @@ pub(crate) enum Shape {
     Expect,
     /// A rate, or a section with more detail.
     RateOr(&'static Section),
+    /// A count within these bounds, or a section with more detail.
+    CountOr(u64, u64, &'static Section),
     /// A text, or `{json: …}`.
     Message,
     ListOf(&'static Shape),

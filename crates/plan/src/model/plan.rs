@@ -24,8 +24,10 @@ pub struct Plan {
     pub profiles: Vec<String>,
     /// Names of the axes, in order.
     pub axes: Vec<String>,
-    /// How often each case is repeated; at least 1.
+    /// How often each case is repeated; at least 1. With [`Plan::until_certain`] at most so often.
     pub trials: u32,
+    /// Trials go on until it is certain how the cases differ.
+    pub until_certain: Option<UntilCertain>,
     /// The order of trials.
     pub order: TrialOrder,
     /// Hosts that may be loaded besides loopback.
@@ -45,6 +47,15 @@ pub struct Plan {
     /// `path=value` of each `--set`, without credentials.
     pub shown_set: Vec<String>,
     pub(crate) cases: Vec<Case>,
+}
+
+/// Trials that go on until it is certain how the cases differ, in rounds of all cases in random order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UntilCertain {
+    /// Cases that differ by less than this share are the same: above 0 and below 1.
+    pub within: f64,
+    /// How long all trials together may take.
+    pub budget_ns: Option<u64>,
 }
 
 /// The order of trials.

@@ -12,8 +12,7 @@ use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{Case, LimitName, Limits, MeasuredLimit};
 use crate::read::reader::{Reader, Scalar};
 use crate::read::texts::place;
-use crate::read::values::is_measured;
-use crate::read::values::parse_count;
+use crate::read::values::{is_measured, parse_count, share};
 use crate::text::error::{PlanError, Problem};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
@@ -100,8 +99,7 @@ impl LimitName {
                 Err(e) => Err(e.expected),
             },
             LimitName::PacketLoss => {
-                let percent = text.trim().strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
-                percent.filter(|n| (0.0..100.0).contains(n)).map(|n| n / 100.0).ok_or("a share such as `1%`")
+                share(text).filter(|n| (0.0..1.0).contains(n)).ok_or("a share such as `1%`")
             }
         }
     }

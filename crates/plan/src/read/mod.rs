@@ -17,5 +17,6 @@ pub(crate) mod reader;
 pub(crate) mod stages;
 pub(crate) mod system;
 pub(crate) mod texts;
+pub(crate) mod trials;
 pub(crate) mod values;
 mod variables;

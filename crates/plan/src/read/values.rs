@@ -10,6 +10,12 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
 
+/// `2%` is 0.02.
+pub(crate) fn share(text: &str) -> Option<f64> {
+    let percent = text.trim().strip_suffix('%')?.trim().parse::<f64>().ok()?;
+    Some(percent / 100.0).filter(|share| share.is_finite())
+}
+
 impl Reader<'_> {
     fn unit<T>(&mut self, node: &Node, what: &str, read: fn(&str) -> Result<T, UnitError>) -> Option<T> {
         let scalar = self.scalar(node, what)?;
@@ -60,7 +66,7 @@ impl Reader<'_> {
     pub fn count(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
         let node = fields.get(key)?;
         let (least, most) = match fields.section.key(key).map(|k| &k.shape) {
-            Some(Shape::Count(least, most)) => (*least, *most),
+            Some(Shape::Count(least, most) | Shape::CountOr(least, most, _)) => (*least, *most),
             _ => (0, u64::MAX),
         };
         let scalar = self.scalar(node, "a whole number")?;

@@ -151,8 +151,10 @@ pub fn read_run_with<T: Send + Sync>(
         let (trials, concluded): (Vec<TrialRecord>, Vec<T>) = trials.into_iter().unzip();
         notes.said.extend(said.into_iter().flatten());
         conclusions.push(concluded);
-        if trials.len() as u64 != u64::from(manifest.trials) {
-            let what = format!("{} of {} trials found", trials.len(), manifest.trials);
+        if let Some(planned) =
+            manifest.trials_of_each().filter(|planned| trials.len() as u64 != u64::from(*planned))
+        {
+            let what = format!("{} of {planned} trials found", trials.len());
             notes.say(&dir.join(CASES).join(&facts.dir), &what);
         }
         cases.push(CaseRecord { facts: facts.clone(), trials });

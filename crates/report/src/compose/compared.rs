@@ -94,8 +94,17 @@ pub fn found_words(comparison: &Comparison) -> String {
 /// How it was judged.
 fn how_words(comparison: &Comparison) -> String {
     let (base, other) = comparison.trials;
+    if comparison.method == Method::Sequential {
+        return format!(
+            "trials in {} of random order, judged after each: the signs of the differences of their logarithms against \
+             coins, the level spent over the rounds; one false alarm in {} runs of equal cases at most, whenever they \
+             stop and however many figures. The trial is the unit, never the request.",
+            figures::plural(base as u64, "round", "rounds"),
+            false_alarms(comparison)
+        );
+    }
     let method = match comparison.method {
-        Method::Paired => format!(
+        Method::Paired | Method::Sequential => format!(
             "trials paired by round ({}), Student's t on the differences of their logarithms",
             figures::plural(base as u64, "round", "rounds")
         ),
@@ -107,8 +116,13 @@ fn how_words(comparison: &Comparison) -> String {
     format!(
         "{method}; one false alarm in {} comparisons of equal cases at most, however many figures (Holm). The trial is \
          the unit, never the request.",
-        figures::number((1.0 / (1.0 - comparison.options.confidence)).round())
+        false_alarms(comparison)
     )
+}
+
+/// Comparisons of equal cases of which one at most raises an alarm.
+fn false_alarms(comparison: &Comparison) -> String {
+    figures::number((1.0 / (1.0 - comparison.options.confidence)).round())
 }
 
 fn label(row: &Row) -> String {
@@ -201,6 +215,11 @@ pub fn table(comparison: &Comparison) -> Table {
         Method::Paired => (
             "paired ratio",
             " The ratio is paired: the geometric mean of the ratios within each round, not one column divided by the other.",
+        ),
+        Method::Sequential => (
+            "paired ratio",
+            " The ratio is paired: the geometric mean of the ratios within each round, of which outliers count in part; not \
+             one column divided by the other.",
         ),
         Method::Welch => (
             "ratio of means",

@@ -1,10 +1,11 @@
 //! How the run was made: everything needed to repeat it, and to know what it ran on.
 
 use loadlab_analysis::DiagnosedRun;
-use loadlab_record::manifest::RunEnded;
+use loadlab_record::manifest::{RunEnded, UntilEnded};
+use loadlab_record::units::format_duration_ns;
 
 use crate::document::{Block, Fact, Remark, Section, Weight};
-use crate::figures::{bytes, plural};
+use crate::figures::{self, bytes, plural};
 
 /// One line under the title.
 pub fn subtitle(run: &DiagnosedRun) -> String {
@@ -62,7 +63,7 @@ fn facts(run: &DiagnosedRun) -> Vec<Fact> {
         Fact::new("started", &m.started),
         Fact::new("ended", format!("{} ({ended})", m.ended.as_deref().unwrap_or("–"))),
         Fact::new("plan", format!("{} (SHA-256 {})", m.plan_path, m.plan_sha256)),
-        Fact::new("trials a case", m.trials.to_string()),
+        Fact::new("trials a case", trials(run)),
         Fact::new("kernel", &m.host.kernel),
         Fact::new("CPU", format!("{}, {}", m.host.cpu, plural(m.host.cores, "core", "cores"))),
         Fact::new("memory", bytes(m.host.memory_bytes as f64)),
@@ -79,4 +80,26 @@ fn facts(run: &DiagnosedRun) -> Vec<Fact> {
     facts.extend(m.components.iter().map(|c| Fact::new(format!("component {}", c.name), &c.run)));
     facts.retain(|f| !f.text.is_empty());
     facts
+}
+
+/// How many trials each case has, or until when they went on.
+fn trials(run: &DiagnosedRun) -> String {
+    let m = &run.manifest;
+    let Some(until) = &m.until_certain else { return m.trials.to_string() };
+    let ended = match until.ended {
+        Some(UntilEnded::Settled) => "every comparison was settled",
+        Some(UntilEnded::AtMost) => "there might be no more rounds",
+        Some(UntilEnded::Budget) => "another round would have exceeded the budget",
+        Some(UntilEnded::NotMeasured) => "a case could not be measured",
+        None => "the run was cut off",
+    };
+    let made: Vec<String> = run.cases.iter().map(|case| case.trials.len().to_string()).collect();
+    let budget = until.budget_s.map(|s| format!(" and at most {}", format_duration_ns(s * 1e9)));
+    format!(
+        "{}, until certain within {} (at most {}{}): {ended}",
+        made.join(", "),
+        figures::percent(until.within),
+        m.trials,
+        budget.unwrap_or_default(),
+    )
 }

@@ -442,6 +442,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         axes: vec!["users".into()],
         cases: specs.iter().enumerate().map(facts).collect(),
         trials,
+        until_certain: None,
         expect: expect.iter().map(|e| (*e).to_owned()).collect(),
         figures: Vec::new(),
         layout: None,

@@ -42,7 +42,10 @@ fn state_of_plan(figures: Vec<FigureFacts>) -> State {
     let mut state = State::new("edges under limits");
     let cpu_limits = BTreeMap::from([("edge".to_owned(), 0.5)]);
     let case = "1% CPU".to_owned();
-    state.event(1.0, &RunEvent::TrialStarted { case, trial: 2, place: 3, of: 15, cpu_limits, figures });
+    state.event(
+        1.0,
+        &RunEvent::TrialStarted { case, trial: 2, place: 3, of: 15, at_most: false, cpu_limits, figures },
+    );
     state.event(2.0, &RunEvent::Ready { component: "edge".into(), after_s: 0.25 });
     let load = "main".to_owned();
     state.event(
@@ -247,7 +250,10 @@ fn figures_of_several_loads_say_whose_they_are_and_a_new_trial_begins_anew() {
     }
     let case = "other".to_owned();
     let (cpu_limits, figures) = (BTreeMap::new(), vec![facts("peak memory", NumberKind::Bytes)]);
-    state.event(11.0, &RunEvent::TrialStarted { case, trial: 1, place: 4, of: 15, cpu_limits, figures });
+    state.event(
+        11.0,
+        &RunEvent::TrialStarted { case, trial: 1, place: 4, of: 15, at_most: false, cpu_limits, figures },
+    );
     assert!(!screen(&state, 100, 40).contains("figures that matter"));
     state.event(12.0, &started);
     let shown = screen(&state, 100, 40);

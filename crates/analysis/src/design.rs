@@ -1,0 +1,268 @@
+//! Trials until it is certain how the cases of a run differ: which figures decide that, at what level each is tested, and
+//! what the rounds so far say.
+//!
+//! All of it is fixed before the first trial, and follows from the manifest. So the conductor, which asks after every round
+//! whether to go on, and the report, which asks once, get the same answer.
+//!
+//! - Every other case is compared with the base. The figures that decide are those that the plan names; if it names none,
+//!   goodput, median and 99th percentile. The others are compared as well, but nobody waits for them.
+//! - The level of 5 % is divided over all comparisons and figures ([`levels`]).
+//! - A round in which a case was not measured, or its figure is known only as a bound, says nothing about that figure.
+
+use loadlab_record::manifest::{FigureFacts, Manifest, UntilCertain};
+use loadlab_record::summary::Summary;
+
+use crate::case::Spread;
+use crate::compare::{
+    Call, Comparison, Effect, Interval, Method, Options, Row, Scale, Side, compared, moved, same_range,
+    scale_of,
+};
+use crate::metric::{Better, Metric, Value};
+use crate::sequential::{Question, Sequential, fewest_rounds, levels};
+
+/// The figures that decide if the plan names none.
+const DECIDING: [&str; 3] = ["goodput", "p50", "p99"];
+/// Figures of one pair of cases, for their seeds.
+const MOST_FIGURES: u64 = 1 << 16;
+
+/// How the cases of a run are compared, after every round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Design {
+    within: f64,
+    at_most: usize,
+    seed: u64,
+    figures: Vec<Figure>,
+}
+
+/// A figure that is compared.
+#[derive(Clone, Debug, PartialEq)]
+struct Figure {
+    metric: Metric,
+    /// Trials go on until it is settled.
+    decides: bool,
+    /// Of each comparison.
+    level: f64,
+}
+
+/// A figure of two cases after some rounds.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The figure.
+    pub metric: Metric,
+    /// Trials go on until it is settled.
+    pub decides: bool,
+    test: Sequential,
+    level: f64,
+    /// In some round they differ.
+    differs: bool,
+}
+
+impl Standing {
+    /// The verdict so far.
+    pub fn call(&self) -> Call {
+        self.test.call()
+    }
+
+    /// The other over the base, or their difference, over the rounds so far; `None` if there is none.
+    pub fn effect(&self) -> Option<f64> {
+        let shift = self.test.estimate()?;
+        Some(if self.is_ratio() { shift.exp() } else { shift })
+    }
+
+    /// The effect is a ratio, not a difference.
+    pub fn is_ratio(&self) -> bool {
+        scale_of(&self.metric) == Scale::Ratio
+    }
+
+    /// About how many more rounds settle it; `None` if that cannot be predicted, or is more than there may be.
+    pub fn more(&self) -> Option<usize> {
+        self.test.more().filter(|_| self.is_open())
+    }
+
+    /// More trials may settle it. A figure that most rounds lack is not waited for, nor a share that is equal in all of
+    /// them (such as no errors at all): no number of rounds makes that certain.
+    pub fn is_open(&self) -> bool {
+        let is_known = self.test.rounds() > 0 && self.test.rounds() >= self.test.missing();
+        let can_differ = self.is_ratio() || self.differs;
+        self.call() == Call::CannotTell && is_known && can_differ
+    }
+}
+
+impl Design {
+    /// That of a run; `None` if its number of trials was fixed.
+    pub fn of(manifest: &Manifest) -> Option<Design> {
+        let until = manifest.until_certain.as_ref()?;
+        Some(Design::new(until, manifest.trials, manifest.cases.len(), &manifest.figures))
+    }
+
+    /// For so many rounds at most, of so many cases, with the figures that the plan names.
+    pub fn new(until: &UntilCertain, at_most: u32, cases: usize, figures: &[FigureFacts]) -> Design {
+        let of_plan: Vec<Metric> = figures.iter().map(Metric::of_plan).collect();
+        let named = of_plan.iter().filter(|m| m.better() != Better::Neither).count();
+        let metrics = compared(&of_plan);
+        let decides = |place: usize, metric: &Metric| match named {
+            0 => DECIDING.contains(&&*metric.id),
+            named => place < named,
+        };
+        let deciding: Vec<bool> = metrics.iter().enumerate().map(|(i, m)| decides(i, m)).collect();
+        let comparisons = cases.saturating_sub(1).max(1);
+        let level = 1.0 - Options::default().confidence;
+        let levels = levels(&deciding.repeat(comparisons), level);
+        let figures = metrics.into_iter().zip(deciding).zip(levels);
+        Design {
+            within: until.within,
+            at_most: at_most as usize,
+            seed: until.seed,
+            figures: figures.map(|((metric, decides), level)| Figure { metric, decides, level }).collect(),
+        }
+    }
+
+    /// Cases that differ by less than this share are the same.
+    pub fn within(&self) -> f64 {
+        self.within
+    }
+
+    /// With fewer rounds nothing can be settled, whatever they measure.
+    pub fn fewest_rounds(&self) -> usize {
+        let of = |figure: &Figure| fewest_rounds(figure.level / 2.0, self.at_most);
+        self.figures.iter().filter(|f| f.decides).map(of).max().unwrap_or(0)
+    }
+
+    /// The figures that decide, after the rounds that both cases have.
+    pub fn deciding(&self, base: &Side<'_>, other: &Side<'_>) -> Vec<Standing> {
+        let rounds = rounds(base, other);
+        let deciding = self.figures.iter().enumerate().filter(|(_, figure)| figure.decides);
+        let standing = |(place, figure)| self.standing(place, figure, &rounds, (base, other), self.within);
+        deciding.map(standing).collect()
+    }
+
+    /// Two cases by all figures, after the rounds that both have.
+    pub fn compare(&self, base: &Side<'_>, other: &Side<'_>, options: Options) -> Comparison {
+        let rounds = rounds(base, other);
+        let (of_base, of_other) = (base.rounds_of(other), other.rounds_of(base));
+        let row = |(place, figure): (usize, &Figure)| {
+            let values = |trials: &[(u32, &Summary)]| trials.iter().map(|t| figure.metric.of(t.1)).collect();
+            let values: (Vec<Value>, Vec<Value>) = (values(&of_base), values(&of_other));
+            let standing = self.standing(place, figure, &rounds, (base, other), options.equivalence_margin);
+            row(standing, values)
+        };
+        let (fewest, common) = (self.fewest_rounds(), of_base.len());
+        let why_not = (common < fewest).then(|| {
+            let rounds = if common == 1 { "round" } else { "rounds" };
+            format!("{common} {rounds} in common: too few for a verdict (at least {fewest} are needed)")
+        });
+        Comparison {
+            base: base.name.clone(),
+            other: other.name.clone(),
+            method: Method::Sequential,
+            trials: (of_base.len(), of_other.len()),
+            rows: self.figures.iter().enumerate().filter_map(row).collect(),
+            why_not,
+            moved: moved(&of_base, &of_other),
+            left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
+            options,
+        }
+    }
+
+    fn standing(
+        &self,
+        place: usize,
+        figure: &Figure,
+        rounds: &[Round<'_>],
+        (base, other): (&Side<'_>, &Side<'_>),
+        within: f64,
+    ) -> Standing {
+        let metric = figure.metric.clone();
+        let scale = scale_of(&metric);
+        let mut test = Sequential::new(Question {
+            level: figure.level,
+            same: same_range(scale, within),
+            at_most: self.at_most,
+            less_is_better: metric.better() != Better::More,
+            seed: self
+                .seed
+                .wrapping_add(seed_of(&base.name, &other.name))
+                .wrapping_add(place as u64 % MOST_FIGURES),
+        });
+        let mut differs = false;
+        for (base, other) in rounds {
+            let number = |summary: &Option<&Summary>| number(metric.of((*summary)?), scale);
+            let difference = number(base).zip(number(other)).map(|(base, other)| other - base);
+            differs |= difference.is_some_and(|d| d != 0.0);
+            test.push(difference);
+        }
+        Standing { metric, decides: figure.decides, test, level: figure.level, differs }
+    }
+}
+
+/// A round's trials of two cases.
+type Round<'a> = (Option<&'a Summary>, Option<&'a Summary>);
+
+/// All rounds until the last that both cases have.
+fn rounds<'a>(base: &Side<'a>, other: &Side<'a>) -> Vec<Round<'a>> {
+    let of = |side: &Side<'a>, round: u32| side.trials.iter().find(|t| t.0 == round).map(|t| t.1);
+    let last = |side: &Side<'_>| side.trials.iter().map(|t| t.0).max().unwrap_or(0);
+    (1..=last(base).min(last(other))).map(|round| (of(base, round), of(other, round))).collect()
+}
+
+/// On the scale of the comparison; a bound is none.
+fn number(value: Value, scale: Scale) -> Option<f64> {
+    match (value, scale) {
+        (Value::Known(v), Scale::Difference) => Some(v),
+        (Value::Known(v), Scale::Ratio) if v > 0.0 => Some(v.ln()),
+        _ => None,
+    }
+}
+
+/// FNV-1a: whatever distinguishes pairs of cases.
+fn seed_of(base: &str, other: &str) -> u64 {
+    let bytes = base.bytes().chain([0]).chain(other.bytes());
+    let hash = bytes
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    hash.wrapping_mul(MOST_FIGURES)
+}
+
+/// `None`: no trial reports it, or it is a share that is zero everywhere.
+fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Row> {
+    let Standing { metric, test, .. } = &standing;
+    let scale = scale_of(metric);
+    let mut all = base.iter().chain(&other);
+    let has_any = all.clone().any(|v| *v != Value::Nothing);
+    if !has_any || scale == Scale::Difference && all.all(|v| *v == Value::Known(0.0)) {
+        return None;
+    }
+    let answer = test.answer();
+    let out = |v: f64| if scale == Scale::Ratio { v.exp() } else { v };
+    // Shares differ by one at most.
+    let (lowest, highest) = if scale == Scale::Ratio { (0.0, f64::INFINITY) } else { (-1.0, 1.0) };
+    let effect = standing.effect().map(|value| {
+        let (low, high) = (answer.low.map_or(lowest, out), answer.high.map_or(highest, out));
+        let interval = (answer.low.is_some() || answer.high.is_some()).then(|| Interval {
+            low,
+            high,
+            confidence: 1.0 - standing.level,
+            chance: None,
+        });
+        Effect { value: value.clamp(low, high), interval }
+    });
+    let note = match (answer.missing, answer.rounds) {
+        (0, _) => None,
+        (_, 0) => Some(format!("{} is known in both cases in no round", metric.title())),
+        (missing, known) => Some(format!(
+            "{} is known in both cases in {known} of {} rounds",
+            metric.title(),
+            known + missing
+        )),
+    };
+    Some(Row {
+        scale,
+        base: Spread::of(base, metric.better()),
+        other: Spread::of(other, metric.better()),
+        effect,
+        call: answer.call,
+        decides: standing.decides && (answer.call != Call::CannotTell || standing.is_open()),
+        note,
+        trials_needed: answer.more.map(|more| (answer.rounds + more) as u64),
+        metric: standing.metric,
+    })
+}

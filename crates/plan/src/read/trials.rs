@@ -1,0 +1,55 @@
+//! How many trials each case has: a number, or until it is certain how the cases differ.
+
+use crate::keys::{self, MAX_TRIALS};
+use crate::model::plan::{Plan, TrialOrder, UntilCertain};
+use crate::read::reader::{Fields, Reader};
+use crate::read::values::share;
+use crate::text::error::{Problem, Problems};
+use crate::text::node::Value;
+use crate::text::shorten::shorten;
+
+/// Differences below this do not matter, if nobody says what does.
+const WITHIN: f64 = 0.02;
+const AT_MOST: u64 = 30;
+
+/// Reads `trials`.
+pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
+    let Some(node) = fields.get("trials") else { return };
+    if !matches!(node.value, Value::Map(_)) {
+        plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
+        return;
+    }
+    let Some(of_trials) = r.fields(node, &keys::TRIALS, fields.key_span("trials")) else { return };
+    r.choice(&of_trials, "until");
+    let at_most = r.count(&of_trials, "at_most").unwrap_or(AT_MOST);
+    plan.trials = at_most.min(MAX_TRIALS) as u32;
+    let within = of_trials.get("within").and_then(|node| {
+        let scalar = r.scalar(node, "a share such as `2%`")?;
+        let within = share(&scalar.text).filter(|share| *share > 0.0 && *share < 1.0);
+        if within.is_none() {
+            let message = format!("`{}` is not a share above 0 % and below 100 %", shorten(&scalar.text));
+            r.wrong(&scalar, message, Some("`within: 2%`".to_owned()));
+        }
+        within
+    });
+    let budget_ns = r.positive_duration(&of_trials, "budget");
+    plan.until_certain = Some(UntilCertain { within: within.unwrap_or(WITHIN), budget_ns });
+}
+
+/// What trials until it is certain need: two cases in random order.
+pub(crate) fn fit(plan: &Plan, cases: usize, fields: &Fields<'_>, problems: &mut Problems) {
+    if plan.until_certain.is_none() {
+        return;
+    }
+    let at = fields.key_span("trials");
+    if cases < 2 {
+        let message = "with one case there is nothing to be certain of: cases are compared with one another";
+        problems.push(
+            Problem::new(at, message).hint("add a `matrix` of cases, or say how many trials: `trials: 5`"),
+        );
+    }
+    if plan.order == TrialOrder::Sequential {
+        let message = "`order: sequential` cannot be combined with `until: certain`: what is certain rests on a random order";
+        problems.push(Problem::new(fields.key_span("order"), message).related("trials are here", at));
+    }
+}

@@ -1,0 +1,197 @@
+//! Rounds of trials until it is certain how the cases differ: who is measured in the next one, and how near it is.
+
+use std::time::Instant;
+
+use loadlab_analysis::compare::{Call, Side};
+use loadlab_analysis::design::{Design, Standing};
+use loadlab_analysis::differences::base_among;
+use loadlab_load::random::Random;
+use loadlab_plan::Plan;
+use loadlab_record::manifest::{Manifest, UntilEnded};
+use loadlab_record::units::plural;
+
+use crate::event::{RunEvent, Settled, SettledFigure};
+use crate::manifest;
+use crate::result::TrialEnd;
+
+/// Each round once, in random order: (index of the case, round from 1).
+pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usize, u32)> {
+    let of_round = |round: u32| {
+        let mut random = Random::of(seed, u64::from(round));
+        let mut order: Vec<usize> = (0..cases).collect();
+        // Fisher and Yates. What is lost by the remainder is less than 2⁻⁵⁰.
+        for left in (2..=cases).rev() {
+            order.swap(left - 1, (random.next_u64() % left as u64) as usize);
+        }
+        order.into_iter().map(move |case| (case, round))
+    };
+    (1..=rounds).flat_map(of_round).collect()
+}
+
+/// Whether as many rounds as there may be can settle anything, whatever they measure.
+///
+/// # Errors
+/// In words: how many it takes at least.
+pub fn check(plan: &Plan) -> Result<(), String> {
+    let Some(until) = plan.until_certain.map(manifest::until_certain) else { return Ok(()) };
+    let design = Design::new(&until, plan.trials, plan.cases().len(), &manifest::figures(plan));
+    let fewest = design.fewest_rounds();
+    if plan.trials as usize >= fewest {
+        return Ok(());
+    }
+    Err(format!(
+        "{} settle nothing, whatever they measure: with so many cases and figures that matter it takes at least {fewest}\n\
+         hint: raise `trials.at_most`, or name fewer `figures`",
+        plural(u64::from(plan.trials), "round", "rounds")
+    ))
+}
+
+/// Rounds that go on until every comparison is settled.
+pub struct Settling {
+    design: Design,
+    names: Vec<String>,
+    base: usize,
+    at_most: u32,
+    budget_s: Option<f64>,
+    /// Cases that are measured in the next round.
+    wanted: Vec<bool>,
+    began: Instant,
+    /// Rounds made since then.
+    rounds: u32,
+    latest: Vec<Settled>,
+    ended: Option<UntilEnded>,
+}
+
+impl Settling {
+    /// That of a run; `None` if its number of trials is fixed.
+    pub fn of(manifest: &Manifest) -> Option<Settling> {
+        let design = Design::of(manifest)?;
+        let names: Vec<String> = manifest.cases.iter().map(|c| c.name.clone()).collect();
+        let base = base_among(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let budget_s = manifest.until_certain.as_ref().and_then(|until| until.budget_s);
+        let wanted = vec![true; names.len()];
+        let (at_most, began) = (manifest.trials, Instant::now());
+        let (rounds, latest, ended) = (0, Vec::new(), None);
+        Some(Settling { design, names, base, at_most, budget_s, wanted, began, rounds, latest, ended })
+    }
+
+    /// Whether a case is measured in the next round.
+    pub fn wants(&self, case: usize) -> bool {
+        self.wanted[case]
+    }
+
+    /// Another round was made.
+    pub fn round_made(&mut self) {
+        self.rounds += 1;
+    }
+
+    /// Why there are no more rounds; `None` if that was not for the rounds to say.
+    pub fn ended(&self) -> Option<UntilEnded> {
+        self.ended
+    }
+
+    /// The comparisons after the last round.
+    pub fn into_latest(self) -> Vec<Settled> {
+        self.latest
+    }
+
+    /// After a round: says how near each comparison is, and decides who is measured in the next one. `given_up` are cases
+    /// that cannot be measured.
+    pub fn judge(&mut self, round: u32, done: &[TrialEnd], given_up: &dyn Fn(usize) -> bool) -> RunEvent {
+        let sides: Vec<Side<'_>> = self.names.iter().map(|name| side(name, done)).collect();
+        let mut latest = Vec::new();
+        for other in (0..self.names.len()).filter(|case| *case != self.base) {
+            let standings = self.design.deciding(&sides[self.base], &sides[other]);
+            let is_open = standings.iter().any(Standing::is_open) || standings.iter().all(is_unknown);
+            self.wanted[other] = is_open && !given_up(other) && !given_up(self.base);
+            latest.push(Settled {
+                base: self.names[self.base].clone(),
+                other: self.names[other].clone(),
+                is_settled: !is_open,
+                figures: standings.iter().map(figure).collect(),
+            });
+        }
+        self.latest = latest;
+        let others_wanted = self.wanted.iter().enumerate().any(|(case, wanted)| case != self.base && *wanted);
+        self.wanted[self.base] = others_wanted;
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let round_s = if self.rounds > 0 { elapsed_s / f64::from(self.rounds) } else { 0.0 };
+        self.ended = match () {
+            () if self.latest.iter().all(|c| c.is_settled) => Some(UntilEnded::Settled),
+            () if !others_wanted => Some(UntilEnded::NotMeasured),
+            () if round >= self.at_most => Some(UntilEnded::AtMost),
+            () if self.budget_s.is_some_and(|budget_s| elapsed_s + round_s > budget_s) => {
+                Some(UntilEnded::Budget)
+            }
+            () => None,
+        };
+        if self.ended.is_some() {
+            self.wanted.fill(false);
+        }
+        RunEvent::Settling {
+            round,
+            at_most: self.at_most,
+            left_s: self.left(round, round_s, elapsed_s),
+            comparisons: self.latest.clone(),
+            ended: self.ended,
+        }
+    }
+
+    /// About how long it will take, if all that is open can be predicted.
+    fn left(&self, round: u32, round_s: f64, elapsed_s: f64) -> Option<f64> {
+        if self.ended.is_some() || self.rounds == 0 {
+            return None;
+        }
+        let open =
+            self.latest.iter().filter(|c| !c.is_settled).flat_map(|c| &c.figures).filter(|f| f.is_open);
+        let more: Option<Vec<usize>> = open.map(|figure| figure.more).collect();
+        let rounds = more.and_then(|more| more.into_iter().max()).unwrap_or(usize::MAX);
+        let left_s = rounds.min((self.at_most - round) as usize) as f64 * round_s;
+        Some(self.budget_s.map_or(left_s, |budget_s| left_s.min(budget_s - elapsed_s)))
+    }
+}
+
+/// Nobody has measured it: that is not settled.
+fn is_unknown(standing: &Standing) -> bool {
+    standing.call() == Call::CannotTell && standing.effect().is_none()
+}
+
+fn side<'a>(name: &str, done: &'a [TrialEnd]) -> Side<'a> {
+    let own = done.iter().filter(|end| end.case == name);
+    Side::of(name, own.map(|end| (end.trial, end.summary.as_ref())))
+}
+
+fn figure(standing: &Standing) -> SettledFigure {
+    SettledFigure {
+        name: standing.metric.title(),
+        call: standing.call(),
+        is_open: standing.is_open(),
+        is_ratio: standing.is_ratio(),
+        effect: standing.effect(),
+        more: standing.more(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_has_every_case_once_in_an_order_that_a_coin_decides() {
+        let (cases, rounds) = (3, 600);
+        let all = rounds_in_random_order(cases, rounds, 7);
+        let mut orders = std::collections::BTreeMap::<Vec<usize>, u32>::new();
+        for (round, of_round) in (1..).zip(all.chunks(cases)) {
+            assert!(of_round.iter().all(|(_, number)| *number == round), "{of_round:?}");
+            let order: Vec<usize> = of_round.iter().map(|(case, _)| *case).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2]);
+            *orders.entry(order).or_default() += 1;
+        }
+        // Six orders, a hundred times each on average.
+        assert!(orders.len() == 6 && orders.values().all(|n| (60..140).contains(n)), "{orders:?}");
+        assert_eq!(all, rounds_in_random_order(cases, rounds, 7));
+        assert_ne!(all, rounds_in_random_order(cases, rounds, 8));
+    }
+}
