@@ -108,6 +108,19 @@ pub(crate) fn compared(of_plan: &[Metric]) -> Vec<Metric> {
     all
 }
 
+/// The figures that decide if the plan names none.
+const DECIDING: [&str; 3] = ["goodput", "p50", "p99"];
+
+/// Which of the [`compared`] figures decide: those that the plan names, if it names any.
+pub(crate) fn deciding(of_plan: &[Metric], all: &[Metric]) -> Vec<bool> {
+    let named = of_plan.iter().filter(|m| m.better() != Better::Neither).count();
+    let decides = |(place, metric): (usize, &Metric)| match named {
+        0 => DECIDING.contains(&&*metric.id),
+        named => place < named,
+    };
+    all.iter().enumerate().map(decides).collect()
+}
+
 /// Shares are compared by their difference: they may well be zero.
 pub(crate) fn scale_of(metric: &Metric) -> Scale {
     if metric.unit == Unit::Share { Scale::Difference } else { Scale::Ratio }
@@ -279,13 +292,19 @@ pub fn compare(
     };
     let fewest = base_trials.len().min(other_trials.len());
     let why_not = (fewest < TRIALS_FOR_DIFFERENCES).then(|| too_few(fewest, method));
-    let both = |m: Metric| read(&m, &base_trials, &other_trials).map(|reported| (m, reported));
-    let mut reported: Vec<(Metric, Reported)> = compared(figures).into_iter().filter_map(both).collect();
-    let samples: Vec<Option<Samples>> = reported.iter().map(|(_, t)| t.samples.clone()).collect();
+    let all = compared(figures);
+    let decides = deciding(figures, &all);
+    let both = |(m, decides): (Metric, bool)| {
+        read(&m, &base_trials, &other_trials).map(|reported| (m, decides, reported))
+    };
+    let mut reported: Vec<(Metric, bool, Reported)> = all.into_iter().zip(decides).filter_map(both).collect();
+    let samples: Vec<Option<Samples>> = reported.iter().map(|(.., t)| t.samples.clone()).collect();
     let effects = judge(&samples, method, options.confidence);
     let has_interval = why_not.is_none();
-    let rows =
-        reported.drain(..).zip(effects).map(|((m, t), judged)| row(&m, t, judged, has_interval, options));
+    let rows = reported.drain(..).zip(effects).map(|((m, decides, t), judged)| {
+        let row = row(&m, t, judged, has_interval, options);
+        Row { decides: decides && judged.is_some(), ..row }
+    });
     Comparison {
         base: base.name.clone(),
         other: other.name.clone(),

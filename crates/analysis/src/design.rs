@@ -4,7 +4,7 @@
 //! All of it is fixed before the first trial, and follows from the manifest. So the conductor, which asks after every round
 //! whether to go on, and the report, which asks once, get the same answer.
 //!
-//! - Every other case is compared with the base. The figures that decide are those that the plan names; if it names none,
+//! - Cases are compared in pairs ([`pairs`]). The figures that decide are those that the plan names; if it names none,
 //!   goodput, median and 99th percentile. The others are compared as well, but nobody waits for them.
 //! - The level of 5 % is divided over all comparisons and figures ([`levels`]).
 //! - A round in which a case was not measured, or its figure is known only as a bound, says nothing about that figure.
@@ -14,14 +14,13 @@ use loadlab_record::summary::Summary;
 
 use crate::case::Spread;
 use crate::compare::{
-    Call, Comparison, Effect, Interval, Method, Options, Row, Scale, Side, compared, moved, same_range,
-    scale_of,
+    Call, Comparison, Effect, Interval, Method, Options, Row, Scale, Side, compared, deciding, moved,
+    same_range, scale_of,
 };
 use crate::metric::{Better, Metric, Value};
+use crate::pairs::pairs;
 use crate::sequential::{Question, Sequential, fewest_rounds, levels};
 
-/// The figures that decide if the plan names none.
-const DECIDING: [&str; 3] = ["goodput", "p50", "p99"];
 /// Figures of one pair of cases, for their seeds.
 const MOST_FIGURES: u64 = 1 << 16;
 
@@ -92,22 +91,16 @@ impl Design {
     /// That of a run; `None` if its number of trials was fixed.
     pub fn of(manifest: &Manifest) -> Option<Design> {
         let until = manifest.until_certain.as_ref()?;
-        Some(Design::new(until, manifest.trials, manifest.cases.len(), &manifest.figures))
+        Some(Design::new(until, manifest.trials, pairs(manifest).len(), &manifest.figures))
     }
 
-    /// For so many rounds at most, of so many cases, with the figures that the plan names.
-    pub fn new(until: &UntilCertain, at_most: u32, cases: usize, figures: &[FigureFacts]) -> Design {
+    /// For so many rounds at most, with so many comparisons, by the figures that the plan names.
+    pub fn new(until: &UntilCertain, at_most: u32, comparisons: usize, figures: &[FigureFacts]) -> Design {
         let of_plan: Vec<Metric> = figures.iter().map(Metric::of_plan).collect();
-        let named = of_plan.iter().filter(|m| m.better() != Better::Neither).count();
         let metrics = compared(&of_plan);
-        let decides = |place: usize, metric: &Metric| match named {
-            0 => DECIDING.contains(&&*metric.id),
-            named => place < named,
-        };
-        let deciding: Vec<bool> = metrics.iter().enumerate().map(|(i, m)| decides(i, m)).collect();
-        let comparisons = cases.saturating_sub(1).max(1);
+        let deciding = deciding(&of_plan, &metrics);
         let level = 1.0 - Options::default().confidence;
-        let levels = levels(&deciding.repeat(comparisons), level);
+        let levels = levels(&deciding.repeat(comparisons.max(1)), level);
         let figures = metrics.into_iter().zip(deciding).zip(levels);
         Design {
             within: until.within,
@@ -237,7 +230,7 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
     let (lowest, highest) = if scale == Scale::Ratio { (0.0, f64::INFINITY) } else { (-1.0, 1.0) };
     let effect = standing.effect().map(|value| {
         let (low, high) = (answer.low.map_or(lowest, out), answer.high.map_or(highest, out));
-        let interval = (answer.low.is_some() || answer.high.is_some()).then(|| Interval {
+        let interval = (answer.low.is_some() || answer.high.is_some()).then_some(Interval {
             low,
             high,
             confidence: 1.0 - standing.level,
@@ -245,8 +238,13 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
         });
         Effect { value: value.clamp(low, high), interval }
     });
+    let few =
+        base.iter().chain(&other).find_map(|v| if let Value::Between(few) = v { Some(few) } else { None });
     let note = match (answer.missing, answer.rounds) {
         (0, _) => None,
+        (_, 0) if few.is_some() => {
+            few.map(|few| format!("{} needs {} requests in each trial", metric.title(), few.needed))
+        }
         (_, 0) => Some(format!("{} is known in both cases in no round", metric.title())),
         (missing, known) => Some(format!(
             "{} is known in both cases in {known} of {} rounds",

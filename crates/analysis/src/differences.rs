@@ -1,23 +1,9 @@
-//! Which cases of which runs are compared with which, and how.
+//! Cases of one run, or of several, compared.
 
 use crate::case::CaseFindings;
 use crate::compare::{Comparison, Method, Options, Side, compare};
 use crate::design::Design;
 use crate::metric::Metric;
-
-/// Names that mark a case as the one the others are compared with.
-const BASES: [&str; 2] = ["baseline", "control"];
-
-/// The index of the case that the others are compared with: one called `baseline` or `control`, else the first.
-pub fn base_of(cases: &[CaseFindings<'_>]) -> usize {
-    base_among(&cases.iter().map(|c| c.case.facts.name.as_str()).collect::<Vec<_>>())
-}
-
-/// The same by their names.
-pub fn base_among(cases: &[&str]) -> usize {
-    let named = |name: &str| cases.iter().position(|case| case.eq_ignore_ascii_case(name));
-    BASES.iter().find_map(|name| named(name)).unwrap_or(0)
-}
 
 /// A case as one side of a comparison, under this name.
 pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
@@ -37,11 +23,9 @@ pub struct Comparing<'a> {
     pub design: Option<&'a Design>,
 }
 
-/// Every other case of a run against its base; empty with fewer than two cases.
-pub fn within(cases: &[CaseFindings<'_>], how: Comparing<'_>) -> Vec<Comparison> {
-    let base = base_of(cases);
-    let others = cases.iter().enumerate().filter(|(i, _)| *i != base);
-    others.map(|(_, other)| pair(&cases[base], other, how)).collect()
+/// The cases of a run that [`crate::pairs::pairs`] names, compared.
+pub fn within(cases: &[CaseFindings<'_>], pairs: &[(usize, usize)], how: Comparing<'_>) -> Vec<Comparison> {
+    pairs.iter().map(|(base, other)| pair(&cases[*base], &cases[*other], how)).collect()
 }
 
 /// Two cases of one run. Its trials took turns, so they are paired by round.

@@ -20,6 +20,7 @@ use crate::diagnosed::DiagnosedRun;
 use crate::differences::{self, Comparing};
 use crate::labels::{Labels, described};
 use crate::metric::{self, Metric};
+use crate::pairs::pairs;
 use crate::scalability::{Scalability, scalability};
 
 /// Findings of a run.
@@ -43,6 +44,8 @@ pub struct Findings<'a> {
     pub are_of_plan: bool,
     /// Made for a first impression.
     pub quick: bool,
+    /// Which cases are compared with which, see [`pairs`].
+    pub pairs: Vec<(usize, usize)>,
     /// How its cases are compared after every round, if its trials went on until that was certain.
     pub design: Option<Design>,
 }
@@ -106,10 +109,11 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
         figures,
         are_of_plan,
         quick,
+        pairs: pairs(&run.manifest),
         design: Design::of(&run.manifest),
     };
     if found.no_differences.is_none() && !is_search {
-        found.comparisons = differences::within(&found.cases, found.comparing(found.options()));
+        found.comparisons = differences::within(&found.cases, &found.pairs, found.comparing(found.options()));
     }
     if !are_of_plan {
         found.figures =

@@ -13,7 +13,7 @@
 //! - [`case`]: one case over its trials; [`labels`]: how cases are distinguished.
 //! - [`diagnosed`]: a run as reports need it, each trial diagnosed as it is read.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
-//! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
+//! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much.
 //! - [`design`]: the same asked after every round, until it is certain; [`sequential`]: the test that is valid at any stop.
 //! - [`bottleneck`]: what saturated first.
 //! - [`search`]: the search for the most load that meets an expectation.
@@ -42,6 +42,7 @@ pub mod labels;
 pub mod live;
 pub mod metric;
 mod names;
+pub mod pairs;
 pub mod partial;
 pub mod scalability;
 pub mod search;

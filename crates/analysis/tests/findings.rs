@@ -76,6 +76,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         cases: (0..cases.len()).map(facts).collect(),
         trials: planned,
         until_certain: None,
+        revisions: Vec::new(),
         expect: vec!["p50 < 20ms".into()],
         figures: Vec::new(),
         layout: None,

@@ -18,7 +18,7 @@ mod view;
 
 use args::{Command, elsewhere, given, renamed};
 use commands::{
-    about, baseline, bench, check, clean, compare, demo, find, history, init, report, resume, run, saved,
+    ab, about, baseline, bench, check, clean, compare, demo, find, history, init, report, resume, run, saved,
 };
 use exit::Ended;
 use loadlab_analysis::Exit;
@@ -60,6 +60,7 @@ fn main() -> std::process::ExitCode {
     let exit = match args.command {
         Command::Init(args) => init::command(&args),
         Command::Run(args) => run::command(&args),
+        Command::Ab(args) => ab::command(*args),
         Command::Resume(args) => resume::command(&args),
         Command::Bench(args) if args.keeps_record() => saved::command(&args),
         Command::Bench(args) => bench::command(&args),

@@ -26,6 +26,7 @@ mod text;
 mod url;
 
 pub use expand::link::RELAY;
+pub use expand::matrix::REVISION;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
 pub use loadlab_record::bound::{Bound, Operator};
@@ -41,7 +42,7 @@ pub use model::part::{
     Command, ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime,
     Network,
 };
-pub use model::plan::{Plan, TrialOrder, UntilCertain};
+pub use model::plan::{Plan, Revision, TrialOrder, UntilCertain};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
     FigureSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,

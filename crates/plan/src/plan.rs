@@ -7,7 +7,7 @@ use loadlab_record::secrets::Secrets;
 use crate::expand::check;
 use crate::expand::overrides::{self, Overrides};
 use crate::hidden::Hidden;
-use crate::model::plan::{Plan, TrialOrder};
+use crate::model::plan::{Plan, Revision, TrialOrder};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
 use crate::read::journey::series;
@@ -36,6 +36,8 @@ pub struct Options {
     pub trials: Option<u32>,
     /// `--until-certain`.
     pub until_certain: bool,
+    /// The revisions to compare, in place of the plan's; or those, and where they are checked out.
+    pub revisions: Vec<Revision>,
     /// The value of `${plan.dir}`, and the base of relative paths; by default the part of the plan's path before its
     /// last `/`. Programs give an absolute path, because components run in folders of their own.
     pub plan_dir: Option<String>,
@@ -68,7 +70,8 @@ impl Plan {
         change(&mut root, &mut sources, options, &mut found);
         sources.hide(found.hidden.spans(&sources));
         let outside = &options.outside;
-        let from = From { sources: &sources, plan_dir: &plan_dir, outside, is_lenient: false };
+        let revisions = &options.revisions;
+        let from = From { sources: &sources, plan_dir: &plan_dir, revisions, outside, is_lenient: false };
         let checked = check(&root, from);
         found.problems.append(checked.problems);
         let mut errors = found.problems.into_errors(&sources).0;
@@ -267,6 +270,11 @@ fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut
         }
     }
     let mut typed = Overrides::default();
+    if !options.revisions.is_empty() {
+        let (span, node) =
+            overrides::texts(sources, "--revisions", options.revisions.iter().map(|r| &r.name));
+        typed.apply(root, "revisions", span, node, problems);
+    }
     // First, so that `--set trials.within=1%` says more about it. What the plan says about it stays.
     if options.until_certain && root.get("trials").is_none_or(|trials| trials.get("until").is_none()) {
         let (span, read) = overrides::read_option(sources, "--until-certain", "trials", "{ until: certain }");

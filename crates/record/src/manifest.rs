@@ -37,6 +37,9 @@ pub struct Manifest {
     pub host: Host,
     /// The experiment in words, one line a fact.
     pub words: Vec<String>,
+    /// The revisions of the plan's repository that were compared, in order; empty if it was about the tree as it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revisions: Vec<RevisionFacts>,
     /// Names of the components in order.
     pub components: Vec<ComponentFacts>,
     /// The axes of the matrix, in order.
@@ -71,6 +74,17 @@ impl Manifest {
     pub fn trials_of_each(&self) -> Option<u32> {
         self.until_certain.is_none().then_some(self.trials)
     }
+}
+
+/// A revision of the plan's repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevisionFacts {
+    /// As the plan or the command line names it: the value of the axis `revision`.
+    pub name: String,
+    /// The commit it was then.
+    pub commit: String,
+    /// The first line of its message.
+    pub subject: String,
 }
 
 /// Trials that go on until it is certain how the cases differ.

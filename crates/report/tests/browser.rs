@@ -498,7 +498,8 @@ fn comparisons_are_drawn_and_copied() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-compare.html");
     let record = record.into();
     let found = findings(&record);
-    let document = loadlab_report::compared(&within(&found.cases, found.comparing(Options::default())));
+    let document =
+        loadlab_report::compared(&within(&found.cases, &found.pairs, found.comparing(Options::default())));
     std::fs::write(&file, html(&document)).expect("the target folder can be written");
     browser.open(&file);
     browser.click("header .copy button");

@@ -203,7 +203,7 @@ pub fn prepare(
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let spec = SystemSpec { exe: Some(how.exe.clone()), secrets: how.secrets.clone(), ..spec };
     let (system, notices) = System::new(spec).map_err(SiteError::from)?;
-    let mut site = RunningSystem::new(system, notices, &dir_of(plan), &record.dir);
+    let mut site = RunningSystem::new(system, notices, &record.dir);
     record.host(site.cgroup_version())?;
     for missing in site.unavailable() {
         emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));

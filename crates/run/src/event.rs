@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::compare::Call;
 use loadlab_record::Secrets;
 use loadlab_record::figure::FigureValue;
 use loadlab_record::load::{Counts, Tick};
@@ -10,6 +9,7 @@ use loadlab_record::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Doubt, Summary};
 
+use crate::result::{Settled, SettledFigure};
 use crate::senders::AgentNow;
 
 /// One thing that happened, in the order it happened.
@@ -169,36 +169,6 @@ pub enum RunEvent {
         /// Why there are no more rounds.
         ended: Option<UntilEnded>,
     },
-}
-
-/// How near a comparison of two cases is to being settled.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settled {
-    /// The case it is compared with.
-    pub base: String,
-    /// The case that is compared.
-    pub other: String,
-    /// It needs no more rounds.
-    pub is_settled: bool,
-    /// The figures that decide.
-    pub figures: Vec<SettledFigure>,
-}
-
-/// How near a figure of two cases is to being settled.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SettledFigure {
-    /// Its name for readers.
-    pub name: String,
-    /// The verdict so far.
-    pub call: Call,
-    /// More rounds may settle it.
-    pub is_open: bool,
-    /// The effect is a ratio, not a difference of shares.
-    pub is_ratio: bool,
-    /// The other over the base, or the difference; `None` if no round has it.
-    pub effect: Option<f64>,
-    /// About how many more rounds it takes; `None` if that cannot be predicted, or is more than there may be.
-    pub more: Option<usize>,
 }
 
 impl RunEvent {

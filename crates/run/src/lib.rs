@@ -43,7 +43,7 @@ pub use host::{host, parse_expressions, rfc3339_now};
 pub use level::Variable;
 pub use manifest::plan_sha256;
 pub use options::{Generator, RunOptions};
-pub use result::{RunResult, TrialEnd};
+pub use result::{RunResult, Settled, SettledFigure, TrialEnd};
 pub use translate::hosts::Via;
 pub use translate::journey;
 pub use translate::tls::{TlsWords, TrustError, tls_spec};

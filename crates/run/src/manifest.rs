@@ -177,6 +177,7 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         writer: host::writer(),
         host: Host::default(),
         words: plan.describe(),
+        revisions: how.revisions.clone(),
         components: first_of_each(components.map(facts), |c| c.name.clone()),
         axes: plan.axes.clone(),
         cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir, &figures)).collect(),

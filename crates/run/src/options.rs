@@ -6,6 +6,7 @@ use std::sync::Arc;
 use loadlab_load::target::Resolved;
 use loadlab_load::{IoChoice, LoadSpec};
 use loadlab_record::Secrets;
+use loadlab_record::manifest::RevisionFacts;
 
 use crate::senders::Senders;
 use crate::watch::Watch;
@@ -58,6 +59,8 @@ pub struct RunOptions {
     pub watch: Watch,
     /// Someone is shown the events as they happen.
     pub is_watched: bool,
+    /// The revisions that the plan compares, as they were checked out.
+    pub revisions: Vec<RevisionFacts>,
     /// What neither the record nor an event may show.
     pub secrets: Secrets,
 }

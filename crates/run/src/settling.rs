@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use loadlab_analysis::compare::{Call, Side};
 use loadlab_analysis::design::{Design, Standing};
-use loadlab_analysis::differences::base_among;
+use loadlab_analysis::pairs::pairs;
 use loadlab_load::random::Random;
 use loadlab_plan::Plan;
 use loadlab_record::manifest::{Manifest, UntilEnded};
 use loadlab_record::units::plural;
 
-use crate::event::{RunEvent, Settled, SettledFigure};
+use crate::event::RunEvent;
 use crate::manifest;
-use crate::result::TrialEnd;
+use crate::result::{Settled, SettledFigure, TrialEnd};
 
 /// Each round once, in random order: (index of the case, round from 1).
 pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usize, u32)> {
@@ -34,13 +34,16 @@ pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usiz
 /// In words: how many it takes at least.
 pub fn check(plan: &Plan) -> Result<(), String> {
     let Some(until) = plan.until_certain.map(manifest::until_certain) else { return Ok(()) };
-    let design = Design::new(&until, plan.trials, plan.cases().len(), &manifest::figures(plan));
+    let revisions = plan.revisions.len().max(1);
+    let bases = if revisions > 1 { plan.cases().len() / revisions } else { 1 };
+    let comparisons = plan.cases().len().saturating_sub(bases);
+    let design = Design::new(&until, plan.trials, comparisons, &manifest::figures(plan));
     let fewest = design.fewest_rounds();
     if plan.trials as usize >= fewest {
         return Ok(());
     }
     Err(format!(
-        "{} settle nothing, whatever they measure: with so many cases and figures that matter it takes at least {fewest}\n\
+        "{} settle nothing, whatever they measure: with this number of cases and of figures that matter it takes at least {fewest}\n\
          hint: raise `trials.at_most`, or name fewer `figures`",
         plural(u64::from(plan.trials), "round", "rounds")
     ))
@@ -50,7 +53,8 @@ pub fn check(plan: &Plan) -> Result<(), String> {
 pub struct Settling {
     design: Design,
     names: Vec<String>,
-    base: usize,
+    /// (Base, other).
+    pairs: Vec<(usize, usize)>,
     at_most: u32,
     budget_s: Option<f64>,
     /// Cases that are measured in the next round.
@@ -67,12 +71,12 @@ impl Settling {
     pub fn of(manifest: &Manifest) -> Option<Settling> {
         let design = Design::of(manifest)?;
         let names: Vec<String> = manifest.cases.iter().map(|c| c.name.clone()).collect();
-        let base = base_among(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let pairs = pairs(manifest);
         let budget_s = manifest.until_certain.as_ref().and_then(|until| until.budget_s);
         let wanted = vec![true; names.len()];
         let (at_most, began) = (manifest.trials, Instant::now());
         let (rounds, latest, ended) = (0, Vec::new(), None);
-        Some(Settling { design, names, base, at_most, budget_s, wanted, began, rounds, latest, ended })
+        Some(Settling { design, names, pairs, at_most, budget_s, wanted, began, rounds, latest, ended })
     }
 
     /// Whether a case is measured in the next round.
@@ -99,26 +103,28 @@ impl Settling {
     /// that cannot be measured.
     pub fn judge(&mut self, round: u32, done: &[TrialEnd], given_up: &dyn Fn(usize) -> bool) -> RunEvent {
         let sides: Vec<Side<'_>> = self.names.iter().map(|name| side(name, done)).collect();
+        self.wanted.fill(false);
         let mut latest = Vec::new();
-        for other in (0..self.names.len()).filter(|case| *case != self.base) {
-            let standings = self.design.deciding(&sides[self.base], &sides[other]);
+        for (base, other) in &self.pairs {
+            let standings = self.design.deciding(&sides[*base], &sides[*other]);
             let is_open = standings.iter().any(Standing::is_open) || standings.iter().all(is_unknown);
-            self.wanted[other] = is_open && !given_up(other) && !given_up(self.base);
+            if is_open && !given_up(*base) && !given_up(*other) {
+                self.wanted[*base] = true;
+                self.wanted[*other] = true;
+            }
             latest.push(Settled {
-                base: self.names[self.base].clone(),
-                other: self.names[other].clone(),
+                base: self.names[*base].clone(),
+                other: self.names[*other].clone(),
                 is_settled: !is_open,
                 figures: standings.iter().map(figure).collect(),
             });
         }
         self.latest = latest;
-        let others_wanted = self.wanted.iter().enumerate().any(|(case, wanted)| case != self.base && *wanted);
-        self.wanted[self.base] = others_wanted;
         let elapsed_s = self.began.elapsed().as_secs_f64();
         let round_s = if self.rounds > 0 { elapsed_s / f64::from(self.rounds) } else { 0.0 };
         self.ended = match () {
             () if self.latest.iter().all(|c| c.is_settled) => Some(UntilEnded::Settled),
-            () if !others_wanted => Some(UntilEnded::NotMeasured),
+            () if !self.wanted.contains(&true) => Some(UntilEnded::NotMeasured),
             () if round >= self.at_most => Some(UntilEnded::AtMost),
             () if self.budget_s.is_some_and(|budget_s| elapsed_s + round_s > budget_s) => {
                 Some(UntilEnded::Budget)

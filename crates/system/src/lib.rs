@@ -41,6 +41,7 @@ pub use engine::image::ImageBuild;
 pub use engine::{Engine, EngineError};
 pub use error::{Error, Result};
 pub use ledger::clean::CleanedItem;
+pub use ledger::folder::OwnFolder;
 pub use ledger::guardian::{self, Guardian};
 pub use netns::{Isolation, Net};
 pub use process::output::OutputCommand;

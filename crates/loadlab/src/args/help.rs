@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 
 /// Commands by what they are for, in the order of the help.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("Run a load", &["init", "check", "bench", "run", "resume", "find", "agent"]),
+    ("Run a load", &["init", "check", "bench", "run", "ab", "resume", "find", "agent"]),
     ("Look at results", &["show", "report", "compare", "list", "baseline"]),
     ("Prepare and clean", &["clean", "demo", "schema", "completions", "man", "licenses", "help"]),
 ];
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn essentials_fit_a_screen() {
-        for command in ["", "bench", "run", "find", "init", "show", "compare", "report"] {
+        for command in ["", "bench", "run", "ab", "find", "init", "show", "compare", "report"] {
             for columns in [80, 100] {
                 let help = short_help(command, columns);
                 let lines = help.lines().count();

@@ -59,6 +59,10 @@ pub enum Command {
     /// Brings the plan's system up, loads it, watches it and takes it down, for every case, and leaves a record and a
     /// report.
     Run(Box<RunArgs>),
+    /// Run a plan at two revisions of its repository: did the change help?
+    ///
+    /// Checks both out, builds each, and makes their trials in turn.
+    Ab(Box<AbArgs>),
     /// Go on with a run that was cut off
     ///
     /// Makes the trials that its record lacks, of the same plan with the same options.
@@ -144,6 +148,33 @@ pub struct PlanChoice {
     /// change that. Exit code 6: not certain.
     #[arg(long, requires = "plan", conflicts_with = "trials")]
     pub until_certain: bool,
+    /// Compare these revisions of the plan's repository: `main..HEAD`, or `v1,v2,HEAD`; see `loadlab ab`
+    #[arg(long, requires = "plan", value_name = "A..B", value_parser = revisions, hide_short_help = true)]
+    pub revisions: Option<Revisions>,
+}
+
+/// Names of revisions, the base first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revisions(pub Vec<String>);
+
+impl std::fmt::Display for Revisions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// Reads `A..B`, or a list `A,B,C`.
+fn revisions(text: &str) -> Result<Revisions, String> {
+    if text.contains("...") {
+        return Err("`A...B` has no base of its own; write `A..B`, or `$(git merge-base A B)..B`".to_owned());
+    }
+    let named = |name: &str| if name.is_empty() { "HEAD".to_owned() } else { name.to_owned() };
+    match text.split_once("..") {
+        Some((base, other)) if base != other => Ok(Revisions(vec![named(base), named(other)])),
+        Some(_) => Err("both ends are the same revision".to_owned()),
+        None if text.contains(',') => Ok(Revisions(text.split(',').map(str::to_owned).collect())),
+        None => Err("expected a range such as `main..HEAD`, or a list such as `v1,v2,HEAD`".to_owned()),
+    }
 }
 
 /// The live page.
@@ -179,6 +210,9 @@ pub struct RunArgs {
     /// Print the cases that would run, and run nothing
     #[arg(long, help_heading = "Plan")]
     pub dry_run: bool,
+    /// Compare revisions though the tree has changes that none of them has
+    #[arg(long, help_heading = "Plan", hide_short_help = true)]
+    pub allow_dirty: bool,
     /// Host other than loopback that may be loaded
     ///
     /// May be repeated.
@@ -205,6 +239,29 @@ pub struct RunArgs {
     #[cfg(feature = "swarm")]
     #[command(flatten)]
     pub swarm: SwarmArgs,
+}
+
+#[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab ab main..HEAD plan.yaml\n  \
+    loadlab ab v1.4..HEAD plan.yaml --until-certain --set trials.budget=20m\n  \
+    loadlab ab main..HEAD plan.yaml --format md > comment.md\n\n\
+    Exit codes: 0 better or the same · 1 worse · 6 not certain · else as for `run`.")]
+pub struct AbArgs {
+    /// The two revisions, as git names them: `main..HEAD`; or a list, the base first: `v1,v2,HEAD`
+    #[arg(value_name = "A..B", value_parser = revisions)]
+    pub compared: Revisions,
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Output format; `md` is a comment for a pull request
+    #[arg(long, value_enum, default_value = "text", conflicts_with = "json", help_heading = "Result")]
+    pub format: AbFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AbFormat {
+    Text,
+    #[value(alias = "markdown")]
+    Md,
 }
 
 #[cfg(feature = "swarm")]

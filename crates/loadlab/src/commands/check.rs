@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
-use loadlab_plan::{Options, Outside, Plan};
+use loadlab_plan::{Options, Outside, Plan, Revision};
 use loadlab_report::terminal::{self, Paint, Tone};
 use loadlab_run::foreseen::foreseen;
 use loadlab_run::needs;
@@ -26,10 +26,8 @@ pub struct ReadPlan {
     /// As in the file.
     pub text: String,
     /// Its name in messages.
-    #[cfg_attr(not(feature = "swarm"), expect(dead_code, reason = "only agents need it"))]
     pub path: String,
     /// How it was read.
-    #[cfg_attr(not(feature = "swarm"), expect(dead_code, reason = "only agents need it"))]
     pub read_with: Options,
     /// For the record.
     pub options: Vec<String>,
@@ -56,11 +54,16 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
         cases_glob: choice.case.clone(),
         trials: choice.trials,
         until_certain: choice.until_certain,
+        revisions: choice.revisions.iter().flat_map(|r| &r.0).map(|name| revision(name)).collect(),
         plan_dir: Some(dir.display().to_string()),
         outside: Outside::default(),
     };
     options.outside = given::outside(&text, &options, &dir);
     parse(&path.display().to_string(), text, options, choice)
+}
+
+fn revision(name: &str) -> Revision {
+    Revision { name: name.to_owned(), dir: None }
 }
 
 /// Parses a plan; everything from outside it is in the options. Its secrets are masked from here on.
@@ -89,6 +92,7 @@ fn words_of(choice: &PlanChoice, set: &[String]) -> Vec<String> {
         words.push(format!("--tags {}", choice.tags.join(",")));
     }
     words.extend(choice.trials.iter().map(|n| format!("--trials {n}")));
+    words.extend(choice.revisions.iter().map(|revisions| format!("--revisions {revisions}")));
     words.extend(choice.until_certain.then(|| "--until-certain".to_owned()));
     words
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_analysis::compare::{Comparison, Options};
-use loadlab_analysis::differences::{Comparing, across, base_of, pair, side, within};
+use loadlab_analysis::differences::{Comparing, across, pair, side, within};
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::{DiagnosedRun, Exit};
 
@@ -132,15 +132,15 @@ fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec
     let pair_of =
         |base: usize, other: usize| pair(&run.cases[base], &run.cases[other], run.comparing(options));
     let found = match places.as_slice() {
-        [] => within(&run.cases, run.comparing(options)),
-        [only] if *only == base_of(&run.cases) => {
+        [] => within(&run.cases, &run.pairs, run.comparing(options)),
+        [only] if base_of(run, *only).is_none() => {
             return Err(format!(
                 "`{}` would be compared with itself\nhint: name a second case: {}",
                 names[0],
                 listed(run)
             ));
         }
-        [only] => vec![pair_of(base_of(&run.cases), *only)],
+        [only] => base_of(run, *only).map(|base| pair_of(base, *only)).into_iter().collect(),
         [base, others @ ..] => others.iter().map(|other| pair_of(*base, *other)).collect(),
     };
     match found.is_empty() {
@@ -150,6 +150,11 @@ fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec
         }
         false => Ok(found),
     }
+}
+
+/// The case that a case is compared with; `None` if others are compared with it.
+fn base_of(run: &Findings<'_>, case: usize) -> Option<usize> {
+    run.pairs.iter().find(|(_, other)| *other == case).map(|(base, _)| *base)
 }
 
 fn place(run: &Findings<'_>, name: &str) -> Result<usize, String> {

@@ -122,6 +122,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         // Levels are no trials of cases.
         trials: Some(1),
         until_certain: false,
+        revisions: None,
     };
     if !is_url(&args.target) {
         if let Some(option) = args.request.first_given() {
@@ -244,6 +245,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     options.extend(args.swarm.words());
     let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
     Ok(RunOptions {
+        revisions: Vec::new(),
         plan_text: read.text.clone(),
         options,
         out: args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}"))),

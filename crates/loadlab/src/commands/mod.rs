@@ -1,5 +1,6 @@
 //! The implementation of each command.
 
+pub mod ab;
 pub mod about;
 #[cfg(feature = "swarm")]
 pub mod agent;
@@ -14,11 +15,13 @@ pub mod history;
 pub mod init;
 pub mod report;
 pub mod resume;
+mod revisions;
 pub mod run;
 pub mod saved;
 #[cfg(feature = "swarm")]
 mod senders;
 pub mod url_plan;
+pub mod verdict;
 
 use std::path::Path;
 

@@ -38,7 +38,7 @@ pub fn command(args: &ResumeArgs) -> Ended {
         let hint = "a changed plan is another experiment: `loadlab run` makes a record of it";
         return wrong(format!("{plan} is not what it was when the run began\nhint: {hint}"));
     }
-    run::perform(&run_args, &read, Some(&manifest.options))
+    run::perform(&run_args, &read, Some(&manifest), &run::show)
 }
 
 /// Why there is nothing to go on with, in words.

@@ -3,20 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use loadlab_analysis::Exit;
+use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
-use loadlab_record::manifest::RunEnded;
-use loadlab_run::event::{Settled, SettledFigure};
+use loadlab_record::manifest::{Manifest, RevisionFacts, RunEnded};
 use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
-use loadlab_run::{Generator, RunError, RunOptions, RunResult, Watch, conduct, rfc3339_now};
-use loadlab_system::open_files;
+use loadlab_run::{
+    Generator, RunError, RunOptions, RunResult, Settled, SettledFigure, Watch, conduct, rfc3339_now,
+};
+use loadlab_system::{guardian, open_files};
 
 use super::bench::default_threads;
 use super::check::{self, ReadPlan};
-use super::report;
 #[cfg(feature = "swarm")]
 use super::senders;
+use super::{report, revisions};
 use crate::args::RunArgs;
 use crate::exit::{self, Ended, note};
 use crate::view::{OutputMode, Serving, View};
@@ -35,11 +36,55 @@ pub fn command(args: &RunArgs) -> Ended {
         output::print(&check::describe(&read.plan));
         return Ended::with(Exit::Ok);
     }
-    perform(args, &read, None)
+    perform(args, &read, None, &show)
 }
 
-/// Runs a plan that was read; `recorded` are the options of the run's record, if there is one to go on with.
-pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&[String]>) -> Ended {
+/// Prints a result; the exit that its contents call for.
+pub type Show<'a> = &'a dyn Fn(&RunArgs, &RunResult, &DiagnosedRun) -> Exit;
+
+/// Runs a plan that was read; `recorded` is the run's record so far, if there is one to go on with. What a plan compares by
+/// revision is checked out before, and removed after.
+pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&Manifest>, show: Show<'_>) -> Ended {
+    if read.plan.revisions.is_empty() {
+        return perform_in(args, read, &[], recorded, show);
+    }
+    #[cfg(feature = "swarm")]
+    if args.swarm.swarm.is_some() {
+        let why = "revisions are not sent to agents: without --swarm, this process sends the load";
+        return Ended::error(Exit::BadPlan, why);
+    }
+    let spawned = own_exe().and_then(|exe| {
+        guardian::spawn(&exe, GUARDIAN).map_err(|error| Ended::error(Exit::NotUp, error.to_string()))
+    });
+    let checked_out = spawned
+        .and_then(|guardian| revisions::check_out(read, &args.plan.choice, args.allow_dirty, guardian));
+    let checked_out = match checked_out {
+        Ok(checked_out) => checked_out,
+        Err(ended) => return ended,
+    };
+    checked_out.notes.iter().for_each(|text| note(text));
+    let changed = recorded.filter(|recorded| recorded.revisions != checked_out.facts);
+    let ended = match changed {
+        Some(_) => {
+            let why = "a revision is not the commit that it was when the run began";
+            Ended::error(
+                Exit::BadPlan,
+                format!("{why}\nhint: `loadlab run` makes a record of what it is now"),
+            )
+        }
+        None => perform_in(args, &checked_out.read, &checked_out.facts, recorded, show),
+    };
+    checked_out.remove().iter().for_each(|text| note(text));
+    ended
+}
+
+fn perform_in(
+    args: &RunArgs,
+    read: &ReadPlan,
+    revisions: &[RevisionFacts],
+    recorded: Option<&Manifest>,
+    show: Show<'_>,
+) -> Ended {
     let metrics = match args.metrics.wanted() {
         Ok(metrics) => metrics,
         Err(message) => return Ended::error(Exit::BadPlan, message),
@@ -54,9 +99,10 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&[String]>) -> 
         Ok(how) => how,
         Err(ended) => return ended,
     };
-    if let Some(options) = recorded {
-        (how.resumes, how.options) = (true, options.to_vec());
+    if let Some(recorded) = recorded {
+        (how.resumes, how.options) = (true, recorded.options.clone());
     }
+    how.revisions = revisions.to_vec();
     resident::leave_start_behind();
     for remark in &read.plan.notes {
         note(remark);
@@ -87,7 +133,7 @@ pub fn perform(args: &RunArgs, read: &ReadPlan, recorded: Option<&[String]>) -> 
     // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
-        Ok(result) => finish(args, &result),
+        Ok(result) => finish(args, &result, show),
         Err(error) => never_began(args, &how, &error),
     };
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
@@ -115,10 +161,13 @@ fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
     Ended::error(error.exit(), error)
 }
 
+fn own_exe() -> Result<PathBuf, Ended> {
+    std::env::current_exe()
+        .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}")))
+}
+
 fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
-    let exe = std::env::current_exe().map_err(|e| {
-        Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
-    })?;
+    let exe = own_exe()?;
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
     options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
@@ -137,6 +186,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         generator: Generator::default(),
         senders: None,
         watch: Watch::default(),
+        revisions: Vec::new(),
         is_watched: !args.progress.quiet || args.ui.ui.is_some(),
         secrets: mask::secrets(),
     })
@@ -168,10 +218,16 @@ pub fn default_out(name: &str) -> PathBuf {
     runs.join(free.unwrap_or(base))
 }
 
-fn finish(args: &RunArgs, result: &RunResult) -> Ended {
-    if args.json {
-        output::print_json(&json_of(result));
+/// The run itself: as JSON, or in brief.
+pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Exit {
+    match args.json {
+        true => output::print_json(&json_of(result)),
+        false => output::print(&report::brief(run)),
     }
+    Exit::Ok
+}
+
+fn finish(args: &RunArgs, result: &RunResult, show: Show<'_>) -> Ended {
     let run = match runs::read(&result.dir) {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
@@ -181,23 +237,21 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     if args.progress.quiet {
         report_failures(result);
     }
-    if !args.json {
-        output::print(&report::brief(&run));
-    }
+    let exit = Exit::of([result.exit, show(args, result, &run)]);
     // What was not reported during the run is reported now: every exit code needs a reason.
-    let silent = args.progress.quiet && result.exit == Exit::CouldNotRun;
+    let silent = args.progress.quiet && exit == Exit::CouldNotRun;
     let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
-        Ok(()) if why.is_some() => Ended::error(result.exit, why.map_or("", String::as_str)),
-        Ok(()) if args.json => Ended::with(result.exit),
+        Ok(()) if why.is_some() => Ended::error(exit, why.map_or("", String::as_str)),
+        Ok(()) if args.json => Ended::with(exit),
         Ok(()) => {
             let dir = result.dir.display();
             output::print(&format!(
                 "\nreport: {dir}/report.html\n        {dir}/report.md\n        loadlab show {dir} --full\n"
             ));
-            Ended::with(result.exit)
+            Ended::with(exit)
         }
-        Err(error) => Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
+        Err(error) => Ended::error(Exit::of([exit, Exit::CouldNotRun]), error),
     }
 }
 
@@ -215,7 +269,7 @@ fn report_failures(result: &RunResult) {
 }
 
 /// The run's results as one document.
-fn json_of(result: &RunResult) -> serde_json::Value {
+pub fn json_of(result: &RunResult) -> serde_json::Value {
     let trials: Vec<_> = result
         .trials
         .iter()

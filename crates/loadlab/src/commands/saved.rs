@@ -4,13 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loadlab_analysis::compare::{Call, Comparison, Options, Row, Scale};
+use loadlab_analysis::compare::{Comparison, Options};
 use loadlab_analysis::differences::pair;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
 use loadlab_load::target;
-use loadlab_record::units::significant;
 use loadlab_run::{Generator, RunError, RunOptions, RunResult, conduct, preflight};
 use loadlab_system::open_files;
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use super::run::{GUARDIAN, default_out};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::url_plan::{self, Keys, duration, literal};
-use super::{bench, report};
+use super::{bench, report, verdict};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, PlanChoice, WhenBehindArg};
 use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
@@ -113,6 +112,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
         senders: None,
         generator: Generator { cpus, io: Some(bench::io_of(args.io)) },
         watch: watch_of(&args.watch)?,
+        revisions: Vec::new(),
         is_watched: true,
         secrets: mask::secrets(),
     };
@@ -284,56 +284,6 @@ fn compared(args: &BenchArgs, run: &DiagnosedRun) -> Option<Comparison> {
     }
 }
 
-/// One word for all figures: `better` and `worse` if no figure contradicts it.
-fn verdict(comparison: &Comparison) -> &'static str {
-    let has = |call: Call| comparison.called(call).next().is_some();
-    let is_open = comparison.called(Call::CannotTell).any(|row| row.decides);
-    match (has(Call::Better), has(Call::Worse), is_open) {
-        (true, true, _) => "mixed",
-        (true, false, _) => Call::Better.name(),
-        (false, true, _) => Call::Worse.name(),
-        (false, false, true) => Call::CannotTell.name(),
-        (false, false, false) if comparison.rows.is_empty() => Call::CannotTell.name(),
-        (false, false, false) => Call::Same.name(),
-    }
-}
-
-/// The verdict in a line: the figures that decide it, with their intervals.
-fn verdict_line(comparison: &Comparison) -> String {
-    let word = verdict(comparison);
-    let deciding = comparison.rows.iter().filter(|row| match word {
-        "mixed" => matches!(row.call, Call::Better | Call::Worse),
-        word => row.call.name() == word,
-    });
-    let figure = |row: &Row| {
-        let effect = row.effect?;
-        let number = |value: f64| match row.scale {
-            Scale::Ratio => format!("{} ×", significant(value, 3)),
-            Scale::Difference => format!("{:+.2} points", value * 100.0),
-        };
-        let interval = effect.interval.map(|i| {
-            let of = |value: f64| number(value).replace(" ×", "").replace(" points", "");
-            format!(" ({} … {})", of(i.low), of(i.high))
-        });
-        let call = if word == "mixed" { format!(" {}", row.call.name()) } else { String::new() };
-        Some(format!("{}{call} {}{}", row.metric.id, number(effect.value), interval.unwrap_or_default()))
-    };
-    // A figure without a ratio shows the reason.
-    let figures: Vec<String> = deciding.filter_map(|row| figure(row).or_else(|| row.note.clone())).collect();
-    let figures = match &comparison.why_not {
-        _ if !figures.is_empty() => figures.join(", "),
-        Some(why) => why.clone(),
-        None => "no figure is known in every trial".to_owned(),
-    };
-    let said = match word {
-        "cannot_tell" => "cannot tell".to_owned(),
-        "mixed" => format!("{} is better in some figures and worse in others", comparison.other),
-        "same" => format!("{} is the same", comparison.other),
-        word => format!("{} is {word}", comparison.other),
-    };
-    format!("Verdict: {said}: {figures}\n\n")
-}
-
 fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: Option<Comparison>) {
     let all: Vec<Comparison> = comparison.into_iter().collect();
     if args.json {
@@ -343,13 +293,13 @@ fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: O
             "run_dir": result.dir.display().to_string(),
             "ended": result.ended,
             "exit": exit.code(),
-            "verdict": all.first().map(verdict),
+            "verdict": all.first().map(verdict::word),
             "compared": compared,
         });
         return output::print_json(&document);
     }
     let mut lines = String::new();
-    let line = all.first().map(verdict_line).unwrap_or_default();
+    let line = all.first().map(verdict::line).unwrap_or_default();
     loadlab_report::terminal::hanging(&mut lines, "", line.trim_end(), output::out_width(), str::to_owned);
     output::print(&format!("{lines}\n"));
     let document = loadlab_report::compared(&all);

@@ -10,9 +10,9 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Summary, Verdict};
 use loadlab_record::units::format_count;
 use loadlab_report::figures;
-use loadlab_run::RunEvent;
-use loadlab_run::event::{Progress, Settled};
+use loadlab_run::event::Progress;
 use loadlab_run::senders::AgentNow;
+use loadlab_run::{RunEvent, Settled};
 
 use super::words::{
     bottleneck_words, describe, doubt_words, first_figures, place_words, rounds_words, settled_words,
@@ -212,15 +212,7 @@ impl State {
             RunEvent::Figures { load, values } => return self.come_to(load, values),
             RunEvent::Second(tick) => return self.second(tick),
             RunEvent::Agents { load, agents } => return self.agents(load, agents),
-            RunEvent::Settling { round, at_most, left_s, comparisons, ended } => {
-                let rounds = rounds_words(*round, *at_most, *left_s, *ended);
-                let line =
-                    |c: &Settled| (if c.is_settled { Weight::Good } else { Weight::Plain }, settled_words(c));
-                self.settling = comparisons.iter().map(line).collect();
-                self.settling.insert(0, (Weight::Plain, rounds.clone()));
-                let is_short = ended.is_some_and(|ended| ended != UntilEnded::Settled);
-                return self.say(now_s, if is_short { Weight::Doubtful } else { Weight::Plain }, &rounds);
-            }
+            RunEvent::Settling { .. } => return self.settling(now_s, event),
             RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
             RunEvent::LoadEnded { load, how } => {
                 self.loads.iter_mut().filter(|l| l.name == *load).for_each(|l| l.running = false);
@@ -256,6 +248,19 @@ impl State {
                 figure.comes_to(value);
             }
         }
+    }
+
+    fn settling(&mut self, now_s: f64, event: &RunEvent) {
+        let RunEvent::Settling { round, at_most, left_s, comparisons, ended } = event else { return };
+        let rounds = rounds_words(*round, *at_most, *left_s, *ended);
+        let line = |c: &Settled| {
+            let weight = if c.is_settled { Weight::Good } else { Weight::Plain };
+            (weight, settled_words(c))
+        };
+        self.settling = comparisons.iter().map(line).collect();
+        self.settling.insert(0, (Weight::Plain, rounds.clone()));
+        let is_short = ended.is_some_and(|ended| ended != UntilEnded::Settled);
+        self.say(now_s, if is_short { Weight::Doubtful } else { Weight::Plain }, &rounds);
     }
 
     fn agents(&mut self, load: &str, agents: &[AgentNow]) {

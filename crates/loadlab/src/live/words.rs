@@ -8,8 +8,7 @@ use loadlab_record::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::summary::{Doubt, Summary, Verdict};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_report::figures;
-use loadlab_run::RunEvent;
-use loadlab_run::event::{Settled, SettledFigure};
+use loadlab_run::{RunEvent, Settled, SettledFigure};
 
 /// A line for everything that is not progress.
 pub fn describe(event: &RunEvent) -> Option<String> {

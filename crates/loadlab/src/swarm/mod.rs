@@ -75,6 +75,7 @@ impl Bundle {
             // Agents are asked for each trial; how many there are is the coordinator's business.
             trials: Some(1),
             until_certain: false,
+            revisions: Vec::new(),
             plan_dir: Some(self.dir.clone()),
             outside: Outside::default(),
         }

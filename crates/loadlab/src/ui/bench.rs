@@ -46,6 +46,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
         cases: vec![facts.clone()],
         trials: 1,
         until_certain: None,
+        revisions: Vec::new(),
         expect: expect.to_vec(),
         figures: Vec::new(),
         layout: None,

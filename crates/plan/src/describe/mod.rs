@@ -33,8 +33,12 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
     if cases.len() > 1 {
         lines.push(format!("{} cases: {}", cases.len(), names_of(&names, 20)));
     }
+    if !plan.revisions.is_empty() {
+        let names: Vec<&str> = plan.revisions.iter().map(|r| r.name.as_str()).collect();
+        lines.push(format!("revisions of its repository: {}", names_of(&names, 20)));
+    }
     lines.push(trials(plan));
-    lines.extend(vary(cases, &plan.dir));
+    lines.extend(vary(cases));
     if let Some(case) = cases.first().filter(|c| !c.figures.is_empty()) {
         let figures: Vec<String> = case.figures.iter().map(|f| format!("{} = {}", f.name, f.value)).collect();
         lines.push(format!("figures: {}", figures.join("; ")));
@@ -82,11 +86,11 @@ fn names_of(names: &[&str], most: usize) -> String {
 }
 
 /// Facts of all cases, with common ones stated once.
-fn vary(cases: &[Case], dir: &str) -> Vec<String> {
+fn vary(cases: &[Case]) -> Vec<String> {
     let mut subjects: Vec<String> = Vec::new();
     let mut variants: HashMap<String, Vec<(String, Vec<&Case>)>> = HashMap::new();
     for case in cases {
-        for (subject, text) in facts(case, dir) {
+        for (subject, text) in facts(case, &case.dir) {
             let known = variants.entry(subject.clone()).or_insert_with(|| {
                 subjects.push(subject);
                 Vec::new()

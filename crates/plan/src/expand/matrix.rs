@@ -4,13 +4,17 @@ use std::collections::{HashMap, HashSet};
 
 use crate::keys::{self, MAX_TRIALS};
 use crate::model::case_values::{CaseValue, CaseValues};
+use crate::model::plan::Revision;
 use crate::read::reader::Reader;
 use crate::read::values::plain_text;
 use crate::text::error::Problem;
-use crate::text::node::{Entry, Node, Value};
+use crate::text::node::{Entry, Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
+
+/// The axis of revisions.
+pub const REVISION: &str = "revision";
 
 /// All cases.
 #[derive(Clone, Debug)]
@@ -33,10 +37,41 @@ impl Matrix {
     pub fn single(span: Span) -> Matrix {
         Matrix {
             axes: Vec::new(),
-            cases: vec![CaseValues { name: "default".to_owned(), values: Vec::new(), span }],
+            cases: vec![CaseValues { name: "default".to_owned(), values: Vec::new(), dir: None, span }],
             notes: Vec::new(),
         }
     }
+}
+
+/// Every case at every revision; the first revision of a case comes first.
+pub(crate) fn at_revisions(
+    r: &mut Reader<'_>,
+    matrix: Matrix,
+    revisions: &[Revision],
+    at: Span,
+) -> Option<Matrix> {
+    if matrix.axes.iter().any(|axis| axis == REVISION) {
+        let message = "the matrix has `revision` already, which `revisions` adds to it";
+        r.push(Problem::new(at, message).hint("give the matrix's another name"));
+        return None;
+    }
+    let is_single = matrix.axes.is_empty() && matrix.cases.len() == 1;
+    let with = |case: &CaseValues, revision: &Revision| {
+        let name = match is_single {
+            true => revision.name.clone(),
+            false => format!("{}, {REVISION}={}", case.name, revision.name),
+        };
+        let text = revision.name.clone();
+        let value = CaseValue { axis: REVISION.to_owned(), text, kind: ScalarKind::Text, span: at };
+        let values = case.values.iter().cloned().chain([value]).collect();
+        CaseValues { name, values, dir: revision.dir.clone(), span: case.span }
+    };
+    let cases =
+        matrix.cases.iter().flat_map(|case| revisions.iter().map(move |revision| with(case, revision)));
+    let cases: Vec<CaseValues> = cases.collect();
+    let axes = matrix.axes.into_iter().chain([REVISION.to_owned()]).collect();
+    unique_names(r, &cases);
+    Some(Matrix { axes, cases, notes: matrix.notes })
 }
 
 /// Reads the matrix; `None` if it is broken (already reported).
@@ -87,7 +122,7 @@ fn named(r: &mut Reader<'_>, items: &[Node], at: Span) -> Option<Matrix> {
             }
         }
         let values = values_of(r, &others, &axes, name, name_entry.value.span);
-        cases.push(CaseValues { name: name.to_owned(), values, span: name_entry.value.span });
+        cases.push(CaseValues { name: name.to_owned(), values, dir: None, span: name_entry.value.span });
     }
     Some(Matrix { axes, cases, notes: Vec::new() })
 }
@@ -212,7 +247,7 @@ fn combinations(axes: &[(String, Vec<CaseValue>)], span: Span) -> Vec<CaseValues
             .flat_map(|list| values.iter().map(|v| list.iter().cloned().chain([v.clone()]).collect()))
             .collect();
     }
-    lists.into_iter().map(|values| CaseValues { name: name_of(&values), values, span }).collect()
+    lists.into_iter().map(|values| CaseValues { name: name_of(&values), values, dir: None, span }).collect()
 }
 
 fn name_of(values: &[CaseValue]) -> String {
@@ -266,7 +301,7 @@ fn add(r: &mut Reader<'_>, node: &Node, axes: &[String], cases: &mut Vec<CaseVal
             Some((name, span)) => (name.to_owned(), span),
             None => (name_of(&values), item.span),
         };
-        cases.push(CaseValues { name, values, span });
+        cases.push(CaseValues { name, values, dir: None, span });
     }
 }
 

@@ -18,7 +18,7 @@ use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LoadSpe
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::{series, step};
 use crate::read::reader::{Fields, From, Reader, Scope};
-use crate::read::{command_load, derive, events, load, system, trials};
+use crate::read::{command_load, derive, events, load, revisions, system, trials};
 use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
@@ -49,6 +49,10 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
         Some(node) => matrix::read(&mut r, node, fields.key_span("matrix")),
         None => Some(Matrix::single(at)),
     };
+    let matrix = match plan.revisions.as_slice() {
+        [] => matrix,
+        all => matrix.and_then(|m| matrix::at_revisions(&mut r, m, all, fields.key_span("revisions"))),
+    };
     let (mut problems, mut secrets) = (r.problems, r.secrets);
     match matrix {
         Some(matrix) => {
@@ -61,6 +65,7 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
             plan.cases = read_cases(cases, &fields, from, &mut problems, &mut secrets);
             isolation_fits(&plan, &fields, &mut problems);
             events_fit(&plan, &fields, &mut problems);
+            revisions::fit(&plan, &fields, &mut problems);
             link::fit(&mut plan, &fields, &mut problems);
             let mut r = Reader { problems, ..Reader::new(from, Scope::AllCases) };
             plan.derive = derive::read(&mut r, &fields, &plan.cases);
@@ -120,6 +125,7 @@ fn empty() -> Plan {
         profile: None,
         quick: false,
         profiles: Vec::new(),
+        revisions: Vec::new(),
         axes: Vec::new(),
         trials: 1,
         until_certain: None,
@@ -149,7 +155,8 @@ fn read_cases(
         if problems.is_full() {
             break;
         }
-        let mut r = Reader::new(from, Scope::Case(values));
+        let dir = values.dir.as_deref().unwrap_or(from.plan_dir).to_owned();
+        let mut r = Reader::new(From { plan_dir: &dir, ..from }, Scope::Case(values));
         let CaseParts { system, setup, loads, conditions, events, durability } = read_case(&mut r, fields);
         instances += system.components.len();
         cost += r.cost;
@@ -161,6 +168,7 @@ fn read_cases(
         cases.push(Case {
             name,
             values,
+            dir,
             system,
             setup,
             loads,
@@ -217,6 +225,7 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
         }
     }
     trials::read(r, fields, plan);
+    plan.revisions = revisions::read(r, fields);
     plan.layout = r.choice(fields, "report");
     if r.choice(fields, "order") == Some("sequential") {
         plan.order = TrialOrder::Sequential;
@@ -308,7 +317,7 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         let first = texts.next();
         texts.any(|t| Some(t) != first)
     };
-    let unused = matrix.axes.iter().filter(|a| varies(a) && !uses(a));
+    let unused = matrix.axes.iter().filter(|a| *a != matrix::REVISION && varies(a) && !uses(a));
     unused
         .map(|a| format!("nothing uses `${{case.{a}}}`: cases that differ only in `{a}` are the same"))
         .collect()

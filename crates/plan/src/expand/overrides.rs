@@ -209,3 +209,23 @@ pub(crate) fn number(sources: &mut Sources, option: &str, number: u32) -> (Span,
     let span = Span { source, start: 0, end: text.len() as u32 };
     (span, Node { span, value: Value::Scalar(ScalarKind::Number, text) })
 }
+
+/// The node of a list of texts.
+pub(crate) fn texts<'t>(
+    sources: &mut Sources,
+    option: &str,
+    texts: impl Iterator<Item = &'t String>,
+) -> (Span, Node) {
+    let texts: Vec<&str> = texts.map(String::as_str).collect();
+    let all = texts.join(" ");
+    let source = sources.add(&format!("{option} {all}"), &all);
+    let mut start = 0;
+    let mut item = |text: &&str| {
+        let span = Span { source, start, end: start + text.len() as u32 };
+        start = span.end + 1;
+        Node { span, value: Value::Scalar(ScalarKind::Text, (*text).to_owned()) }
+    };
+    let items = texts.iter().map(&mut item).collect();
+    let span = Span { source, start: 0, end: all.len() as u32 };
+    (span, Node { span, value: Value::List(items) })
+}

@@ -47,6 +47,12 @@ pub(crate) static PLAN: Section = Section {
             "What varies: a list of named cases, or axes of which every combination is a case.",
         ),
         key(
+            "revisions",
+            Shape::ListOf(&Shape::Text),
+            "Revisions of the plan's git repository that are compared, such as `[main, HEAD]`: an axis of the matrix, \
+             `${case.revision}`. `${plan.dir}` and all paths are those of each. The first is the base.",
+        ),
+        key(
             "trials",
             Shape::CountOr(1, MAX_TRIALS, &TRIALS),
             "How often each case is repeated, or until when. Default 1.",

@@ -8,6 +8,8 @@ use crate::text::span::Span;
 pub(crate) struct CaseValues {
     pub name: String,
     pub values: Vec<CaseValue>,
+    /// The plan's folder in the case's revision, if that is another one.
+    pub dir: Option<String>,
     pub span: Span,
 }
 

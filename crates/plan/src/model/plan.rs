@@ -22,6 +22,8 @@ pub struct Plan {
     pub quick: bool,
     /// Names of all profiles.
     pub profiles: Vec<String>,
+    /// Revisions of its repository that are compared, in order; empty if it is about the present tree.
+    pub revisions: Vec<Revision>,
     /// Names of the axes, in order.
     pub axes: Vec<String>,
     /// How often each case is repeated; at least 1. With [`Plan::until_certain`] at most so often.
@@ -47,6 +49,15 @@ pub struct Plan {
     /// `path=value` of each `--set`, without credentials.
     pub shown_set: Vec<String>,
     pub(crate) cases: Vec<Case>,
+}
+
+/// A revision of the plan's repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revision {
+    /// As git knows it: a branch, a tag, a commit, `HEAD~3`.
+    pub name: String,
+    /// The plan's folder where it is checked out; `None`: it is not, and paths are those of the present tree.
+    pub dir: Option<String>,
 }
 
 /// Trials that go on until it is certain how the cases differ, in rounds of all cases in random order.

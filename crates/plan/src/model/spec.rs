@@ -20,6 +20,8 @@ pub struct Case {
     pub name: String,
     /// A value for every axis, as written, in the order of [`crate::Plan::axes`].
     pub values: Vec<(String, String)>,
+    /// The plan's folder, in the case's revision: where its commands run.
+    pub dir: String,
     /// The system under test.
     pub system: SystemSpec,
     /// Steps taken once, before the loads of each trial.

@@ -14,6 +14,7 @@ pub(crate) mod names;
 pub(crate) mod part;
 pub(crate) mod probes;
 pub(crate) mod reader;
+pub(crate) mod revisions;
 pub(crate) mod stages;
 pub(crate) mod system;
 pub(crate) mod texts;

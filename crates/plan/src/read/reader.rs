@@ -10,6 +10,7 @@ use loadlab_record::escape::Escape;
 
 use crate::keys::{Section, elsewhere, renamed};
 use crate::model::case_values::CaseValues;
+use crate::model::plan::Revision;
 use crate::model::template::{BraceError, Piece, Template, pieces};
 use crate::outside::{self, Outside};
 use crate::read::names::{Names, Word};
@@ -68,6 +69,8 @@ pub(crate) struct Instance {
 pub(crate) struct From<'a> {
     pub sources: &'a Sources,
     pub plan_dir: &'a str,
+    /// Where revisions are checked out, for those that the plan names.
+    pub revisions: &'a [Revision],
     /// Values of `${env.…}` and `${file:…}`.
     pub outside: &'a Outside,
     /// Missing values are allowed.
@@ -105,6 +108,8 @@ pub(crate) struct Reader<'a> {
     pub sources: &'a Sources,
     pub problems: Problems,
     pub plan_dir: &'a str,
+    /// See [`From`].
+    pub revisions: &'a [Revision],
     pub scope: Scope<'a>,
     /// All components of this case.
     pub instances: Vec<Instance>,
@@ -182,9 +187,10 @@ pub(crate) struct Spot<'s> {
 
 impl<'a> Reader<'a> {
     pub fn new(from: From<'a>, scope: Scope<'a>) -> Self {
-        let From { sources, plan_dir, outside, is_lenient } = from;
+        let From { sources, plan_dir, revisions, outside, is_lenient } = from;
         Reader {
             sources,
+            revisions,
             outside,
             is_lenient,
             secrets: BTreeSet::new(),
@@ -204,8 +210,8 @@ impl<'a> Reader<'a> {
 
     /// The inputs, for another reader.
     pub fn from(&self) -> From<'a> {
-        let Reader { sources, plan_dir, outside, is_lenient, .. } = self;
-        From { sources, plan_dir, outside, is_lenient: *is_lenient }
+        let Reader { sources, plan_dir, revisions, outside, is_lenient, .. } = self;
+        From { sources, plan_dir, revisions, outside, is_lenient: *is_lenient }
     }
 
     pub fn push(&mut self, problem: Problem) {

@@ -3,7 +3,6 @@
 
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::compare::{Call, Comparison};
-use loadlab_analysis::differences::base_of;
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::labels::Labels;
 use loadlab_analysis::metric::{Metric, Value};
@@ -37,8 +36,9 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTabl
         return None;
     }
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
-    let base =
-        (findings.cases.len() > 1 && !findings.comparisons.is_empty()).then(|| base_of(&findings.cases));
+    let mut bases: Vec<usize> = findings.pairs.iter().map(|(base, _)| *base).collect();
+    bases.dedup();
+    bases.retain(|_| !findings.comparisons.is_empty());
     let scales: Vec<Scale> = findings.figures.iter().map(|m| Scale::of(findings, m)).collect();
     let row = |(i, case): (usize, &CaseFindings<'_>)| {
         let compared = findings.comparisons.iter().find(|c| c.other == case.case.facts.name);
@@ -47,7 +47,7 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTabl
             labels: labels.row(&case.case.facts),
             section: case_id(i),
             verdict: case.verdict,
-            is_base: base == Some(i),
+            is_base: bases.contains(&i),
             figures: findings.figures.iter().zip(&scales).map(cell).collect(),
             bottleneck: bottleneck(case),
         }
@@ -63,18 +63,20 @@ pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTabl
         labels: labels.heads.clone(),
         figures: findings.figures.iter().zip(&scales).map(head).collect(),
         rows,
-        note: note(findings, base),
+        note: note(findings, &bases),
     })
 }
 
-fn note(findings: &Findings<'_>, base: Option<usize>) -> Option<String> {
+fn note(findings: &Findings<'_>, bases: &[usize]) -> Option<String> {
     let mut notes: Vec<String> = Vec::new();
     let trials = findings.cases.iter().map(|c| c.summaries().count()).max().unwrap_or(0);
     if trials > 1 {
         notes.push(format!("Medians of {trials} trials, below each the smallest … the largest."));
     }
-    if let Some(base) = base {
-        notes.push(format!("Differences are to “{}”.", findings.cases[base].label));
+    match bases {
+        [] => {}
+        [base] => notes.push(format!("Differences are to “{}”.", findings.cases[*base].label)),
+        _ => notes.push("Differences are to the same case at the first revision.".to_owned()),
     }
     notes.extend(super::tables::left_out(findings));
     notes.extend(super::tables::not_measured(findings));

@@ -52,7 +52,11 @@ fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
         let case = findings.cases.iter().find(|c| c.case.facts.name == name);
         case.map_or_else(|| name.to_owned(), |c| c.label.clone())
     };
-    let base = label(&comparisons.first()?.base);
+    let first = &comparisons.first()?.base;
+    let base = match comparisons.iter().all(|c| c.base == *first) {
+        true => format!("“{}”", label(first)),
+        false => "the same case at the first revision".to_owned(),
+    };
     let one = |c: &Comparison| {
         let row = c.rows.iter().find(|r| r.metric.id == metric.id)?;
         let call = match row.call {
@@ -74,7 +78,7 @@ fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
         n => format!("; {n} more in the table"),
     };
     let shown = all.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ");
-    Some(format!("{} against “{base}”: {shown}{more}.", capital(&metric.title())))
+    Some(format!("{} against {base}: {shown}{more}.", capital(&metric.title())))
 }
 
 fn capital(text: &str) -> String {

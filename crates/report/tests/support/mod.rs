@@ -443,6 +443,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         cases: specs.iter().enumerate().map(facts).collect(),
         trials,
         until_certain: None,
+        revisions: Vec::new(),
         expect: expect.iter().map(|e| (*e).to_owned()).collect(),
         figures: Vec::new(),
         layout: None,

@@ -35,12 +35,11 @@ pub struct RunningSystem {
     pub(crate) system: System,
     /// What the system notices, for the code that runs a load.
     pub notices: Mutex<Receiver<Notice>>,
-    plan_dir: PathBuf,
     pub(crate) run_dir: PathBuf,
     pub(crate) up: Vec<Up>,
     ports: Ports,
     /// Seed commands that were run for the longest-lived components that are up.
-    pub(crate) seeded: Option<Vec<plan::Command>>,
+    pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
     /// What is not started one by one.
     pub beside: Externals,
 }
@@ -70,11 +69,10 @@ pub type Changed = BTreeMap<String, Option<Component>>;
 
 impl RunningSystem {
     /// Nothing is up.
-    pub fn new(system: System, notices: Receiver<Notice>, plan_dir: &Path, run_dir: &Path) -> Self {
+    pub fn new(system: System, notices: Receiver<Notice>, run_dir: &Path) -> Self {
         RunningSystem {
             system,
             notices: Mutex::new(notices),
-            plan_dir: plan_dir.to_owned(),
             run_dir: run_dir.to_owned(),
             up: Vec::new(),
             ports: Ports::default(),
@@ -151,7 +149,8 @@ impl RunningSystem {
     ) -> Result<(), SiteError> {
         let logs = self.run_dir.join("builds");
         let mut done: Vec<(String, String)> = Vec::new();
-        for component in cases.iter().flat_map(|c| &c.system.components) {
+        let components = cases.iter().flat_map(|case| case.system.components.iter().map(move |c| (case, c)));
+        for (case, component) in components {
             for build in &component.build {
                 let names = |name: &str| self.name(name, None);
                 let command = component::command(build, &format!("build of `{}`", component.name), &names)?;
@@ -163,7 +162,9 @@ impl RunningSystem {
                 done.push(key);
                 let no_folder = |error| SiteError::Folder { path: logs.clone(), error };
                 std::fs::create_dir_all(&logs).map_err(no_folder)?;
-                let what = format!("build of {}", component.group);
+                let revision = case.values.iter().find(|(axis, _)| axis == plan::REVISION);
+                let at = revision.map_or(String::new(), |(_, revision)| format!(" at {revision}"));
+                let what = format!("build of {}{at}", component.group);
                 emit(RunEvent::Building { what: what.clone(), command: text.clone() });
                 let spec = CommandSpec {
                     name: what.clone(),
@@ -432,9 +433,11 @@ impl RunningSystem {
     /// One that fails.
     pub fn seed(&mut self, case: &Case, state: &TrialState, emit: EventSink<'_>) -> Result<(), SiteError> {
         let seed = &case.system.seed;
-        if self.seeded.as_ref() != Some(seed) {
-            self.commands("seed", seed, state, emit)?;
-            self.seeded = Some(seed.clone());
+        // Each revision has its own commands, though they read alike.
+        let own = (case.dir.clone(), seed.clone());
+        if self.seeded.as_ref() != Some(&own) {
+            self.commands("seed", seed, &case.dir, state, emit)?;
+            self.seeded = Some(own);
         }
         Ok(())
     }
@@ -447,6 +450,7 @@ impl RunningSystem {
         &self,
         name: &str,
         commands: &[plan::Command],
+        dir: &str,
         state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
@@ -457,7 +461,7 @@ impl RunningSystem {
             let spec = CommandSpec {
                 name: name.to_owned(),
                 command,
-                dir: self.plan_dir.clone(),
+                dir: PathBuf::from(dir),
                 env: Vec::new(),
                 within_ns: None,
                 log: self.log_paths(name, state).0,
@@ -500,7 +504,7 @@ impl RunningSystem {
         };
         let around = ProbeContext {
             names: &names,
-            plan_dir: &self.plan_dir,
+            plan_dir: Path::new(&case.dir),
             mark: self.system.mark(),
             logs: &logs,
             secrets: &state.secrets,

@@ -286,7 +286,7 @@ impl Trial<'_> {
     ) -> Result<Prepared, SiteError> {
         site.bring_up(self.index, self.case, state, emit)?;
         site.seed(self.case, state, emit)?;
-        site.commands("before_trial", &self.case.system.before_trial, state, emit)?;
+        site.commands("before_trial", &self.case.system.before_trial, &self.case.dir, state, emit)?;
         let asked = RefCell::new(BTreeMap::new());
         let names = |name: &str| {
             let value = site.name(name, None)?;
@@ -510,7 +510,9 @@ impl Trial<'_> {
         if state.cancel.is_cancelled() {
             return;
         }
-        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, state, emit) {
+        if let Err(error) =
+            site.commands("after_trial", &self.case.system.after_trial, &self.case.dir, state, emit)
+        {
             if state.cancel.is_cancelled() {
                 return;
             }

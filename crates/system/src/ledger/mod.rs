@@ -5,6 +5,7 @@
 //! long as a process with its pid *and* start time exists; nothing of such a run is touched.
 
 pub mod clean;
+pub mod folder;
 pub mod guardian;
 pub mod state;
 

@@ -1,0 +1,105 @@
+//! `loadlab ab`: a plan at two revisions of its repository → whether the change helped.
+
+use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
+use loadlab_analysis::compare::Comparison;
+use loadlab_analysis::findings::findings;
+use loadlab_analysis::{DiagnosedRun, Exit};
+use loadlab_report::terminal;
+use loadlab_run::RunResult;
+use serde_json::{Value, json};
+
+use super::{check, run, verdict};
+use crate::args::{AbArgs, AbFormat, RunArgs};
+use crate::exit::{Ended, note};
+use crate::output;
+
+/// Runs it.
+pub fn command(args: AbArgs) -> Ended {
+    let AbArgs { compared, run: mut args, format } = args;
+    if args.plan.choice.revisions.is_some() {
+        let why = "the revisions are named twice\nhint: leave --revisions out";
+        return Ended::error(Exit::BadPlan, why);
+    }
+    args.plan.choice.revisions = Some(compared);
+    let mut read = match check::read_plan(&args.plan) {
+        Ok(read) => read,
+        Err(ended) => return ended,
+    };
+    let plan = &read.plan;
+    let is_for_a_look = plan.until_certain.is_none() && (plan.trials as usize) < TRIALS_FOR_DIFFERENCES;
+    if is_for_a_look && args.plan.choice.trials.is_none() && !plan.quick {
+        note(
+            "the plan has too few trials for a verdict: they go on until it is certain; --trials sets a number",
+        );
+        args.plan.choice.until_certain = true;
+        read = match check::read_plan(&args.plan) {
+            Ok(read) => read,
+            Err(ended) => return ended,
+        };
+    }
+    if args.dry_run {
+        output::print(&check::describe(&read.plan));
+        return Ended::with(Exit::Ok);
+    }
+    run::perform(&args, &read, None, &|args, result, run| show(args, format, result, run))
+}
+
+/// The verdict, and what it rests on.
+fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun) -> Exit {
+    let found = findings(run);
+    let comparisons = &found.comparisons;
+    let exit = verdict::exit(comparisons);
+    if args.json {
+        output::print_json(&document(result, run, comparisons, exit));
+        return exit;
+    }
+    let document = loadlab_report::compared(comparisons);
+    match (comparisons.as_slice(), format) {
+        ([], _) => {
+            let why = found.no_differences.as_deref().unwrap_or("Nothing was measured at both revisions.");
+            output::print(&format!("Verdict: cannot tell: {why}\n"));
+        }
+        (all, AbFormat::Md) => {
+            let revisions = run.manifest.revisions.iter();
+            let named: Vec<String> =
+                revisions.map(|r| format!("`{}` is {} ({})", r.name, short(&r.commit), r.subject)).collect();
+            let words: Vec<&str> = all.iter().map(verdict::word).collect();
+            output::print(&format!(
+                "**{}: {}** – {}.\n\n{}",
+                run.manifest.name,
+                words.join(", ").replace('_', " "),
+                named.join(", "),
+                loadlab_report::markdown(&document)
+            ));
+        }
+        (all, AbFormat::Text) => {
+            for comparison in all {
+                let mut lines = String::new();
+                let line = verdict::line(comparison);
+                terminal::hanging(&mut lines, "", line.trim_end(), output::out_width(), str::to_owned);
+                output::print(&format!("{lines}\n"));
+            }
+            output::print(&loadlab_report::text(&document, output::out_width(), output::out_has_colour()));
+        }
+    }
+    exit
+}
+
+fn document(result: &RunResult, run: &DiagnosedRun, comparisons: &[Comparison], exit: Exit) -> Value {
+    let mut document = run::json_of(result);
+    document["exit"] = json!(Exit::of([result.exit, exit]).code());
+    document["revisions"] = json!(run.manifest.revisions);
+    document["verdict"] = match comparisons {
+        [] => json!("cannot_tell"),
+        [one] => json!(verdict::word(one)),
+        many => json!(many.iter().map(verdict::word).collect::<Vec<_>>()),
+    };
+    let compared: Value =
+        serde_json::from_str(&loadlab_report::comparisons_json(comparisons)).unwrap_or(Value::Null);
+    document["comparisons"] = compared["comparisons"].clone();
+    document
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}

@@ -1,0 +1,74 @@
+//! Files that the plan names and a revision does not have: a plan is often younger than what it tests.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::git::Repository;
+
+/// Most names that are looked up, and files that a message names.
+const MOST_WORDS: usize = 10_000;
+const NAMED: usize = 3;
+
+/// Copies what the plan's text names from the present tree into the plan's folder of a revision, where it is missing
+/// there. What git ignores is left out: it was built here, and each revision builds its own. Returns what was copied, in
+/// words.
+///
+/// # Errors
+/// In words: something cannot be copied.
+pub fn complete(repository: &Repository, plan: &str, into: &Path) -> Result<Option<String>, String> {
+    let failed = |path: &Path, error: std::io::Error| format!("cannot copy {}: {error}", path.display());
+    fs::create_dir_all(into).map_err(|error| failed(into, error))?;
+    let from = repository.dir();
+    let missing: Vec<PathBuf> = words(plan)
+        .into_iter()
+        .filter(|path| from.join(path).exists() && !into.join(path).exists())
+        .collect();
+    let files = repository.files(&missing)?;
+    for file in &files {
+        let (source, target) = (from.join(file), into.join(file));
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
+        }
+        // A file that the tree has lost since it was added is not there to be copied.
+        if source.exists() {
+            fs::copy(&source, &target).map_err(|error| failed(&source, error))?;
+        }
+    }
+    let named: Vec<String> = files.iter().take(NAMED).map(|file| file.display().to_string()).collect();
+    let more = files.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Ok((!files.is_empty()).then(|| format!("{}{more}", named.join(", "))))
+}
+
+/// What may be a path in or below the plan's folder, each once.
+fn words(plan: &str) -> Vec<PathBuf> {
+    let text = plan.replace("${plan.dir}/", " ");
+    let is_between = |c: char| c.is_whitespace() || "\"'`,;:=|&<>()[]{}@#$".contains(c);
+    let mut found: Vec<PathBuf> = Vec::new();
+    for word in text.split(is_between).filter(|word| !word.is_empty()) {
+        let parts: Vec<Component<'_>> = Path::new(word).components().collect();
+        let path: PathBuf = parts.iter().filter(|part| **part != Component::CurDir).collect();
+        let is_inside = parts.iter().all(|part| matches!(part, Component::CurDir | Component::Normal(_)));
+        if is_inside && path != Path::new("") && !found.contains(&path) && found.len() < MOST_WORDS {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_found_in_commands_maps_and_lists() {
+        let plan = "run: ./app/server --config=${plan.dir}/conf/a.yaml <in.txt\nfeeds: { people: { file: people.csv } }\n\
+                    volumes: [data:/var/data]\nup: ../secret /etc/passwd";
+        let found = words(plan);
+        for path in ["app/server", "conf/a.yaml", "in.txt", "people.csv", "data"] {
+            assert!(found.contains(&PathBuf::from(path)), "{path}: {found:?}");
+        }
+        let outside = |path: &&PathBuf| path.is_absolute() || path.starts_with("..");
+        assert_eq!(found.iter().find(outside), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! What git knows of the plan's repository.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use loadlab_record::manifest::RevisionFacts;
+use loadlab_record::units::plural;
+
+/// Changed files that a message names.
+const NAMED: usize = 3;
+
+/// The repository that a plan is in.
+pub struct Repository {
+    root: PathBuf,
+    /// The plan's folder in it.
+    prefix: PathBuf,
+}
+
+impl Repository {
+    /// That of a folder.
+    ///
+    /// # Errors
+    /// In words: it is in none, or git cannot be asked.
+    pub fn of(dir: &Path) -> Result<Repository, String> {
+        let said = git(dir, ["rev-parse", "--show-toplevel"]).map_err(|why| match why {
+            Failed::NoGit(why) => why,
+            Failed::Said(why) => format!(
+                "the plan compares revisions, but {} is in no git repository that can be read: {why}\nhint: move the plan into \
+                 the repository of what it tests",
+                dir.display()
+            ),
+        })?;
+        let prefix = git(dir, ["rev-parse", "--show-prefix"]).map_err(Failed::words)?;
+        // Without the slash at its end, which paths of the plan would have twice.
+        Ok(Repository { root: path(&said), prefix: path(&prefix).components().collect() })
+    }
+
+    /// The plan's folder in it.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// The name of its folder.
+    pub fn name(&self) -> &OsStr {
+        self.root.file_name().unwrap_or(OsStr::new("repository"))
+    }
+
+    /// The plan's folder in the present tree.
+    pub fn dir(&self) -> PathBuf {
+        self.root.join(&self.prefix)
+    }
+
+    /// A revision by its name.
+    ///
+    /// # Errors
+    /// In words: there is none.
+    pub fn revision(&self, name: &str) -> Result<RevisionFacts, String> {
+        let commit = format!("{name}^{{commit}}");
+        let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &commit];
+        let commit = git(&self.root, words).map(|out| text(&out)).map_err(|_| {
+            format!(
+                "there is no revision `{name}` in {}\nhint: `git log {name}` says as much; a clone without its history or its \
+                 branches gets them with `git fetch --unshallow` and `git fetch origin {name}:{name}`",
+                self.root.display()
+            )
+        })?;
+        let subject = git(&self.root, ["show", "-s", "--format=%s", &commit]).map_err(Failed::words)?;
+        Ok(RevisionFacts { name: name.to_owned(), commit, subject: text(&subject) })
+    }
+
+    /// Refuses what would not be complete.
+    ///
+    /// # Errors
+    /// In words: it has submodules.
+    pub fn check_submodules(&self, revision: &RevisionFacts) -> Result<(), String> {
+        let all = git(&self.root, ["ls-tree", "-r", "-z", "--full-tree", &revision.commit])
+            .map_err(Failed::words)?;
+        let found = all.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"160000 commit "));
+        let name = found.and_then(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
+        name.map_or(Ok(()), |name| {
+            Err(format!(
+                "`{}` has the submodule {}, which is not checked out with it\nhint: a matrix of two cases, each with its own \
+                 `build` and folder, compares such trees",
+                revision.name,
+                String::from_utf8_lossy(name)
+            ))
+        })
+    }
+
+    /// Changes of the present tree that belong to none of the revisions, in words, if one of these is the commit that is
+    /// checked out here: someone who compares it may think that it has them. The plan is always that of the present tree.
+    ///
+    /// # Errors
+    /// In words: git cannot say.
+    pub fn changed_since(&self, revisions: &[RevisionFacts], plan: &Path) -> Result<Option<String>, String> {
+        let Ok(head) = git(&self.root, ["rev-parse", "--verify", "--quiet", "HEAD"]) else { return Ok(None) };
+        let head = text(&head);
+        let Some(present) = revisions.iter().find(|revision| revision.commit == head) else {
+            return Ok(None);
+        };
+        let status = git(&self.root, ["status", "--porcelain", "-z", "--untracked-files=no", "--no-renames"])
+            .map_err(Failed::words)?;
+        let plan = self.prefix.join(plan);
+        let changed: Vec<PathBuf> = status
+            .split(|byte| *byte == 0)
+            .filter_map(|entry| entry.get(3..))
+            .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+            .filter(|name| *name != plan)
+            .collect();
+        let named: Vec<String> = changed.iter().take(NAMED).map(|name| name.display().to_string()).collect();
+        let more = changed.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Ok((!changed.is_empty()).then(|| {
+            format!(
+                "the tree has changes in {} that `{}` does not have: {}{more}",
+                plural(changed.len() as u64, "file", "files"),
+                present.name,
+                named.join(", ")
+            )
+        }))
+    }
+
+    /// Checks a revision out into a new folder, as a repository of its own that borrows the objects of this one.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check_out(&self, revision: &RevisionFacts, into: &Path) -> Result<(), String> {
+        let file = |path: &Path| {
+            let path = path.display().to_string();
+            move |error: std::io::Error| format!("cannot write {path}: {error}")
+        };
+        fs::create_dir_all(into).map_err(file(into))?;
+        let of_git = |what: &str| {
+            let out = git(&self.root, ["rev-parse", "--git-path", what]).map_err(Failed::words)?;
+            Ok::<_, String>(self.root.join(path(&out)))
+        };
+        let format = git(&self.root, ["rev-parse", "--show-object-format"]).map_err(Failed::words)?;
+        let format = format!("--object-format={}", text(&format));
+        git(into, ["init", "--quiet", "--template=", &format]).map_err(Failed::words)?;
+        let alternates = into.join(".git/objects/info/alternates");
+        fs::create_dir_all(into.join(".git/objects/info")).map_err(file(into))?;
+        let mut objects = of_git("objects")?.into_os_string();
+        objects.push("\n");
+        fs::write(&alternates, objects.as_bytes()).map_err(file(&alternates))?;
+        let shallow = of_git("shallow")?;
+        if shallow.exists() {
+            fs::copy(&shallow, into.join(".git/shallow")).map_err(file(into))?;
+        }
+        // What a build calls itself often comes from `git describe`.
+        let root = self.root.as_os_str();
+        let tags = ["fetch", "--quiet", "--no-auto-gc", "--no-tags"].map(OsStr::new);
+        let tags = tags.into_iter().chain([root, OsStr::new("refs/tags/*:refs/tags/*")]);
+        git(into, tags).map_err(Failed::words)?;
+        let check_out =
+            ["-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", &revision.commit];
+        git(into, check_out).map(drop).map_err(Failed::words)
+    }
+
+    /// Files that git knows or would add, by their path from the plan's folder, of those that are or are in one of `paths`.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn files(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let words =
+            ["--literal-pathspecs", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"];
+        let words = words.map(OsStr::new).into_iter().chain(paths.iter().map(|path| path.as_os_str()));
+        let out = git(&self.dir(), words).map_err(Failed::words)?;
+        let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+    }
+}
+
+/// Why git gave no answer.
+enum Failed {
+    /// It is not there.
+    NoGit(String),
+    /// What it says.
+    Said(String),
+}
+
+impl Failed {
+    fn words(self) -> String {
+        match self {
+            Failed::NoGit(why) => why,
+            Failed::Said(why) => format!("git: {why}"),
+        }
+    }
+}
+
+/// Asks git, without the user's hooks, and without the variables that name a repository (as they do in a hook).
+fn git(dir: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Vec<u8>, Failed> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(dir).args(["-c", "core.hooksPath=/dev/null"]).args(words).env("LC_ALL", "C");
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"] {
+        command.env_remove(name);
+    }
+    let output = command.stdin(std::process::Stdio::null()).output().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failed::NoGit(
+            "comparing revisions takes git, which is not here\nhint: apt-get install git".to_owned(),
+        ),
+        _ => Failed::NoGit(format!("git cannot be started: {error}")),
+    })?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().trim_start_matches("fatal: ");
+    Err(Failed::Said(if said.is_empty() { output.status.to_string() } else { said.to_owned() }))
+}
+
+fn text(out: &[u8]) -> String {
+    String::from_utf8_lossy(out).trim_end().to_owned()
+}
+
+fn path(out: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(out.strip_suffix(b"\n").unwrap_or(out)))
+}
