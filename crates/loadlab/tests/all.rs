@@ -5,6 +5,7 @@
 mod common;
 mod run_support;
 
+mod ab;
 mod bench_accounts;
 mod bench_ends;
 mod bench_http2;
@@ -49,6 +50,7 @@ mod run_swarm;
 mod run_swarm_safety;
 mod run_talks;
 mod run_ui;
+mod run_until_certain;
 mod run_user;
 mod run_warm_up;
 mod run_watch;

@@ -15,7 +15,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
 pub fn grouped(command: clap::Command) -> clap::Command {
     let styles = clap::builder::Styles::styled();
     let (header, literal) = (styles.get_header(), styles.get_literal());
-    let mut text = String::from("{about}\n\n{usage-heading} {usage}\n");
+    let mut text = String::from("{about}\n{usage-heading} {usage}\n");
     for (group, names) in GROUPS {
         let _ = write!(text, "\n{header}{group}:{header:#}\n");
         for name in *names {

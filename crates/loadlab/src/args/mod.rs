@@ -59,7 +59,7 @@ pub enum Command {
     /// Brings the plan's system up, loads it, watches it and takes it down, for every case, and leaves a record and a
     /// report.
     Run(Box<RunArgs>),
-    /// Run a plan at two revisions of its repository: did the change help?
+    /// Run a plan at two revisions of its code: did the change help?
     ///
     /// Checks both out, builds each, and makes their trials in turn.
     Ab(Box<AbArgs>),
@@ -142,7 +142,7 @@ pub struct PlanChoice {
     /// Trials of each case, instead of the plan's number
     #[arg(long, requires = "plan", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: Option<u32>,
-    /// Go on with trials until it is certain how the cases differ
+    /// Trials until it is certain how the cases differ
     ///
     /// In rounds of all cases in random order, 30 at most; `--set trials.at_most=…`, `trials.within` and `trials.budget`
     /// change that. Exit code 6: not certain.
@@ -243,17 +243,23 @@ pub struct RunArgs {
 
 #[derive(Debug, Arguments)]
 #[command(after_help = "Examples:\n  loadlab ab main..HEAD plan.yaml\n  \
-    loadlab ab v1.4..HEAD plan.yaml --until-certain --set trials.budget=20m\n  \
-    loadlab ab main..HEAD plan.yaml --format md > comment.md\n\n\
+    loadlab ab main..HEAD plan.yaml --until-certain --format md > comment.md\n\n\
     Exit codes: 0 better or the same · 1 worse · 6 not certain · else as for `run`.")]
 pub struct AbArgs {
-    /// The two revisions, as git names them: `main..HEAD`; or a list, the base first: `v1,v2,HEAD`
+    /// Two revisions, `main..HEAD`; or a list, the base first
     #[arg(value_name = "A..B", value_parser = revisions)]
     pub compared: Revisions,
     #[command(flatten)]
     pub run: RunArgs,
     /// Output format; `md` is a comment for a pull request
-    #[arg(long, value_enum, default_value = "text", conflicts_with = "json", help_heading = "Result")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "text",
+        conflicts_with = "json",
+        help_heading = "Result",
+        hide_short_help = true
+    )]
     pub format: AbFormat,
 }
 

@@ -8,7 +8,8 @@ use loadlab_report::terminal;
 use loadlab_run::RunResult;
 use serde_json::{Value, json};
 
-use super::{check, run, verdict};
+use super::run::{self, Shown};
+use super::{check, verdict};
 use crate::args::{AbArgs, AbFormat, RunArgs};
 use crate::exit::{Ended, note};
 use crate::output;
@@ -45,13 +46,13 @@ pub fn command(args: AbArgs) -> Ended {
 }
 
 /// The verdict, and what it rests on.
-fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun) -> Exit {
+fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun) -> Shown {
     let found = findings(run);
     let comparisons = &found.comparisons;
     let exit = verdict::exit(comparisons);
     if args.json {
         output::print_json(&document(result, run, comparisons, exit));
-        return exit;
+        return Shown { exit, is_document: true };
     }
     let document = loadlab_report::compared(comparisons);
     match (comparisons.as_slice(), format) {
@@ -82,7 +83,7 @@ fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun
             output::print(&loadlab_report::text(&document, output::out_width(), output::out_has_colour()));
         }
     }
-    exit
+    Shown { exit, is_document: format == AbFormat::Md }
 }
 
 fn document(result: &RunResult, run: &DiagnosedRun, comparisons: &[Comparison], exit: Exit) -> Value {

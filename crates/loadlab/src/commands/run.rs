@@ -39,8 +39,16 @@ pub fn command(args: &RunArgs) -> Ended {
     perform(args, &read, None, &show)
 }
 
-/// Prints a result; the exit that its contents call for.
-pub type Show<'a> = &'a dyn Fn(&RunArgs, &RunResult, &DiagnosedRun) -> Exit;
+/// Prints a result.
+pub type Show<'a> = &'a dyn Fn(&RunArgs, &RunResult, &DiagnosedRun) -> Shown;
+
+/// What was printed.
+pub struct Shown {
+    /// What its contents call for.
+    pub exit: Exit,
+    /// A document for others: nothing may follow.
+    pub is_document: bool,
+}
 
 /// Runs a plan that was read; `recorded` is the run's record so far, if there is one to go on with. What a plan compares by
 /// revision is checked out before, and removed after.
@@ -219,12 +227,12 @@ pub fn default_out(name: &str) -> PathBuf {
 }
 
 /// The run itself: as JSON, or in brief.
-pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Exit {
+pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Shown {
     match args.json {
         true => output::print_json(&json_of(result)),
         false => output::print(&report::brief(run)),
     }
-    Exit::Ok
+    Shown { exit: Exit::Ok, is_document: args.json }
 }
 
 fn finish(args: &RunArgs, result: &RunResult, show: Show<'_>) -> Ended {
@@ -237,13 +245,14 @@ fn finish(args: &RunArgs, result: &RunResult, show: Show<'_>) -> Ended {
     if args.progress.quiet {
         report_failures(result);
     }
-    let exit = Exit::of([result.exit, show(args, result, &run)]);
+    let shown = show(args, result, &run);
+    let exit = Exit::of([result.exit, shown.exit]);
     // What was not reported during the run is reported now: every exit code needs a reason.
     let silent = args.progress.quiet && exit == Exit::CouldNotRun;
     let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
         Ok(()) if why.is_some() => Ended::error(exit, why.map_or("", String::as_str)),
-        Ok(()) if args.json => Ended::with(exit),
+        Ok(()) if shown.is_document => Ended::with(exit),
         Ok(()) => {
             let dir = result.dir.display();
             output::print(&format!(

@@ -1,0 +1,218 @@
+//! `loadlab ab`: a plan at two revisions of a real repository.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::run_support::{LOADLAB, Lab, Ran, component, eventually, plan};
+
+/// A folder with a repository of two commits: `v1` is fast, what comes after takes three times as long.
+struct Shop {
+    lab: Lab,
+}
+
+impl Shop {
+    fn new() -> Shop {
+        let shop = Shop { lab: Lab::new() };
+        for folder in ["repository/load", "temporary"] {
+            std::fs::create_dir_all(shop.lab.path().join(folder)).expect("a folder");
+        }
+        shop.git(&["init", "--quiet"]);
+        shop.commit("ms", "20", "A shop");
+        shop.git(&["tag", "v1"]);
+        shop.commit("ms", "60", "Ask the stock twice");
+        // Younger than both, as plans are; and what it names.
+        shop.file("load/plan.yaml", &Shop::plan("trials: 5\n"));
+        shop.file("load/pages.txt", "http://127.0.0.1:1/\n");
+        shop
+    }
+
+    /// The server waits for as long as the file `ms` of its revision says.
+    fn plan(rest: &str) -> String {
+        let web = component("web", "\"slow_ms\": WAIT", &["build: cp ../ms built && ls pages.txt"]);
+        // The shell reads what was built.
+        let (before, run) = web.split_once("run: [").expect("a command");
+        let (words, after) = run.split_once(']').expect("its end");
+        let words: Vec<&str> = words.split(", ").collect();
+        let env = after.lines().find(|line| line.contains("LAB_SERVER")).expect("its way");
+        let way = env.split('\'').nth(1).expect("JSON");
+        let way = way.replace("WAIT", "'\"$(cat built)\"'");
+        let line = format!("LAB_SERVER='{way}' exec {}", words.join(" "));
+        let rest_of_it = after.replace(env, "");
+        let web = format!("{before}run: {}{rest_of_it}", serde_json::json!(line));
+        let load = "load:\n  users: 4\n  requests: 40\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+        plan(&[web], &format!("{load}figures: {{ median: p50 }}\n{rest}"))
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.lab.path().join("repository")
+    }
+
+    fn git(&self, words: &[&str]) -> String {
+        let user = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"];
+        let mut command = Command::new("git");
+        command.arg("-C").arg(self.path()).args(user).args(words).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        let output = command.output().expect("git starts");
+        assert!(output.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).expect("a file can be written");
+    }
+
+    fn commit(&self, name: &str, text: &str, message: &str) {
+        self.file(name, text);
+        self.git(&["add", name]);
+        self.git(&["commit", "--quiet", "--message", message]);
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(LOADLAB);
+        command.args(words).current_dir(self.path()).stdin(std::process::Stdio::null());
+        command.env("NO_COLOR", "1").env("TMPDIR", self.lab.path().join("temporary"));
+        command
+    }
+
+    fn out(&self) -> String {
+        self.lab.path().join(self.lab.run_name()).display().to_string()
+    }
+
+    /// `loadlab ab`, which leaves nothing but its record.
+    #[track_caller]
+    fn ab(&self, words: &[&str]) -> Ran {
+        let out = self.out();
+        let words = [&["ab"], words, &["load/plan.yaml", "--out", &out]].concat();
+        let ran = Ran::of(self.command(&words).output().expect("loadlab starts"));
+        self.nothing_is_left(&ran.err);
+        ran
+    }
+
+    #[track_caller]
+    fn nothing_is_left(&self, said: &str) {
+        assert_eq!(self.lab.left_behind(), Vec::<String>::new(), "{said}");
+        assert_eq!(self.checked_out(), Vec::<String>::new(), "{said}");
+        assert_eq!(self.git(&["worktree", "list"]).lines().count(), 1);
+        assert_eq!(self.git(&["status", "--porcelain"]), "?? load/");
+    }
+
+    /// What is in the folder for temporary files.
+    fn checked_out(&self) -> Vec<String> {
+        let all = std::fs::read_dir(self.lab.path().join("temporary")).expect("the folder");
+        all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn summaries(&self) -> Vec<Value> {
+        let record = self.lab.record();
+        let all = ["v1", "HEAD"].into_iter().flat_map(|case| (1..=5).map(move |n| (case, n)));
+        all.map(|(case, n)| record.summary(case, n)).collect()
+    }
+}
+
+/// A trial that the machine has spoiled leaves four rounds, which are too few.
+fn is_spoiled(summaries: &[Value]) -> bool {
+    summaries.iter().any(|summary| summary["verdict"] == "invalid")
+}
+
+#[test]
+fn the_slower_revision_is_worse() {
+    let shop = Shop::new();
+    let ran = shop.ab(&["v1..HEAD", "--json"]);
+    let result: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.err));
+    let revisions = &result["revisions"];
+    for (place, name, subject) in [(0, "v1", "A shop"), (1, "HEAD", "Ask the stock twice")] {
+        assert_eq!(revisions[place]["name"], name);
+        assert_eq!(revisions[place]["commit"], shop.git(&["rev-parse", &format!("{name}^{{commit}}")]));
+        assert_eq!(revisions[place]["subject"], subject);
+        let trials = (1..=5).map(|n| shop.lab.record().summary(name, n)["requests"]["ok"].clone());
+        assert!(trials.into_iter().all(|ok| ok == 40), "{name}");
+    }
+    assert!(ran.err.contains("`v1` has no pages.txt: taken from the present tree"), "{}", ran.err);
+    if is_spoiled(&shop.summaries()) {
+        ran.expect_however_busy(&shop.summaries(), false);
+        return;
+    }
+    ran.expect(1, &["build of web at v1", "build of web at HEAD"]);
+    assert_eq!(result["verdict"], "worse");
+    let row = &result["comparisons"][0]["figures"][0];
+    assert_eq!((&row["figure"], &row["verdict"]), (&"median".into(), &"worse".into()));
+    assert!(row["effect"].as_f64().is_some_and(|ratio| (2.0..4.0).contains(&ratio)), "{row}");
+}
+
+#[test]
+fn the_other_way_round_it_is_better_and_a_comment_for_a_pull_request_says_so() {
+    let shop = Shop::new();
+    let ran = shop.ab(&["HEAD..v1", "--format", "md"]);
+    if is_spoiled(&shop.summaries()) {
+        ran.expect_however_busy(&shop.summaries(), false);
+        return;
+    }
+    ran.expect(0, &[]);
+    let first = ran.out.lines().next().unwrap_or_default();
+    assert!(first.starts_with("**test: better** – `HEAD` is ") && first.contains("(A shop)"), "{first}");
+    assert!(ran.out.contains("| median |") && !ran.out.contains("report.html"), "{}", ran.out);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_a_reason() {
+    let shop = Shop::new();
+    shop.ab(&["v1..nowhere"]).expect(2, &["there is no revision `nowhere` in "]);
+    shop.ab(&["v1...HEAD"]).expect(2, &["`A...B` has no base of its own"]);
+    shop.ab(&["v1"]).expect(2, &["expected a range such as `main..HEAD`"]);
+    shop.ab(&["v1..HEAD", "--revisions", "v1..HEAD"]).expect(2, &["the revisions are named twice"]);
+    // A mistake in the plan is found before anything is checked out.
+    shop.ab(&["v1..HEAD", "--set", "load.users=none"]).expect(2, &["--set load.users=none"]);
+    shop.file("load/plan.yaml", &Shop::plan("trials: 5\n").replace("cp ../ms", "cp ../price"));
+    shop.ab(&["v1..HEAD"]).expect(3, &["build of web at v1 failed", "../price"]);
+
+    let elsewhere = Lab::new();
+    elsewhere.file("plan.yaml", &Shop::plan("trials: 5\n"));
+    let ran = elsewhere.loadlab(&["ab", "v1..HEAD", "plan.yaml"]);
+    ran.expect(2, &["is in no git repository", "move the plan into the repository of what it tests"]);
+
+    shop.git(&["-c", "protocol.file.allow=always", "clone", "--quiet", ".", "part"]);
+    shop.git(&["add", "part"]);
+    shop.git(&["commit", "--quiet", "--message", "A part of its own"]);
+    shop.ab(&["v1..HEAD"]).expect(2, &["`HEAD` has the submodule part"]);
+}
+
+#[test]
+fn changes_that_no_revision_has_are_not_compared_by_mistake() {
+    let shop = Shop::new();
+    shop.file("ms", "500");
+    let out = shop.out();
+    let words = ["ab", "v1..HEAD", "load/plan.yaml", "--out", &out];
+    let ran = Ran::of(shop.command(&words).output().expect("loadlab starts"));
+    ran.expect(2, &["the tree has changes in 1 file that `HEAD` does not have: ms", "--allow-dirty"]);
+    assert!(!Path::new(&out).exists());
+    let words = [&words[..], &["--allow-dirty", "--trials", "1", "--quiet"]].concat();
+    let ran = Ran::of(shop.command(&words).output().expect("loadlab starts"));
+    // One trial tells nothing.
+    let code = if is_spoiled(&[("v1", 1), ("HEAD", 1)].map(|(c, n)| shop.lab.record().summary(c, n))) {
+        4
+    } else {
+        6
+    };
+    ran.expect(code, &["they are left out"]);
+    let median = shop.lab.record().summary("HEAD", 1)["response_ms"]["p50"].clone();
+    assert!(median.as_f64().is_some_and(|ms| ms < 400.0), "{median}");
+}
+
+#[test]
+fn a_kill_leaves_no_tree_behind() {
+    let shop = Shop::new();
+    let long = Shop::plan("trials: 5\n").replace("requests: 40", "duration: 10m");
+    shop.file("load/plan.yaml", &long);
+    let out = shop.out();
+    let said = std::fs::File::create(shop.lab.path().join("said")).expect("a file");
+    let mut command = shop.command(&["ab", "v1..HEAD", "load/plan.yaml", "--out", &out]);
+    let mut child = command.stderr(said).spawn().expect("loadlab starts");
+    eventually("the first load", || shop.lab.read("said").contains("web ready").then_some(()));
+    assert_eq!(shop.checked_out().len(), 1);
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    let is_gone = || shop.lab.left_behind().is_empty() && shop.checked_out().is_empty();
+    eventually("the guardians' work", || is_gone().then_some(()));
+    shop.nothing_is_left("killed");
+}

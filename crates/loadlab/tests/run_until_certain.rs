@@ -1,0 +1,114 @@
+//! Trials that go on until it is certain how the cases differ.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::run_support::{Lab, component, eventually, plan};
+
+/// Three cases whose requests take so long, in milliseconds; one figure decides.
+fn three(trials: &str) -> String {
+    let cases = "matrix: [{ name: base, ms: 20 }, { name: slow, ms: 60 }, { name: again, ms: 20 }]";
+    let load = "load:\n  users: 4\n  requests: 40\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]";
+    let web = component("web", "\"slow_ms\": ${case.ms}", &[]);
+    plan(&[web], &format!("{load}\n{cases}\ntrials: {trials}\nfigures: {{ median: p50 }}\n"))
+}
+
+fn trials(lab: &Lab, case: &str) -> Vec<Value> {
+    let record = lab.record();
+    let made = (1..).take_while(|number| record.trial(case, *number).join("summary.json").exists());
+    made.map(|number| record.summary(case, number)).collect()
+}
+
+fn all(lab: &Lab) -> Vec<Value> {
+    ["base", "slow", "again"].iter().flat_map(|case| trials(lab, case)).collect()
+}
+
+#[test]
+fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measured() {
+    let lab = Lab::new();
+    let ran = lab.run(&three("{ until: certain, within: 50%, at_most: 20 }"), &["--json"]);
+    ran.expect_however_busy(&all(&lab), false);
+    let manifest = lab.record().manifest();
+    assert_eq!(manifest["until_certain"]["ended"], "settled", "{}", ran.err);
+    let settled = &serde_json::from_str::<Value>(&ran.out).expect("a document")["settled"];
+    let verdict = |place: usize| {
+        let one = &settled[place];
+        (&one["other"], &one["settled"], &one["figures"][0]["figure"], &one["figures"][0]["verdict"])
+    };
+    let (yes, median) = (Value::from(true), Value::from("median"));
+    assert_eq!(verdict(0), (&"slow".into(), &yes, &median, &"worse".into()));
+    assert_eq!(verdict(1), (&"again".into(), &yes, &median, &"same".into()));
+    let counts = ["base", "slow", "again"].map(|case| trials(&lab, case).len());
+    // The base goes on for the case that takes most rounds.
+    assert_eq!(counts[0], counts[1].max(counts[2]), "{counts:?}");
+    assert!(counts.iter().all(|n| (6..=20).contains(n)), "{counts:?}");
+    assert!(ran.err.contains("recording at most 60 trials"), "{}", ran.err);
+    assert!(ran.err.contains(&format!("settled after {} rounds", counts[0])), "{}", ran.err);
+
+    // A report that is made later says the same.
+    let name = lab.run_name();
+    let compared = lab.loadlab(&["compare", &name, "--format", "json"]);
+    compared.expect(0, &[]);
+    let compared: Value = serde_json::from_str(&compared.out).expect("a document");
+    for (place, other) in ["slow", "again"].iter().enumerate() {
+        let comparison = &compared["comparisons"][place];
+        assert_eq!(
+            (&comparison["other"], &comparison["method"]),
+            (&(*other).into(), &"sequential_signs".into())
+        );
+        assert_eq!(comparison["equivalence_margin"], 0.5);
+        let (row, said) = (&comparison["figures"][0], &settled[place]["figures"][0]);
+        assert_eq!((&row["figure"], &row["verdict"], &row["decides"]), (&median, &said["verdict"], &yes));
+    }
+    let report = lab.record().report("md");
+    assert!(report.contains("every comparison was settled"), "{report}");
+}
+
+#[test]
+fn what_is_still_open_when_time_is_up_is_exit_6() {
+    let lab = Lab::new();
+    let ran = lab.run(&three("{ until: certain, budget: 1ms }"), &["--quiet"]);
+    assert_eq!(["base", "slow", "again"].map(|case| trials(&lab, case).len()), [1, 1, 1]);
+    let is_invalid = all(&lab).iter().any(|summary| summary["verdict"] == "invalid");
+    ran.expect(if is_invalid { 4 } else { 6 }, &[]);
+    assert_eq!(lab.record().manifest()["until_certain"]["ended"], "budget");
+    assert_eq!(lab.record().manifest()["how"], "complete");
+}
+
+#[test]
+fn rounds_that_can_settle_nothing_are_refused_before_the_first() {
+    let lab = Lab::new();
+    let text = three("{ until: certain, at_most: 4 }");
+    let ran = lab.run(&text, &[]);
+    ran.expect(2, &["4 rounds settle nothing", "raise `trials.at_most`"]);
+    assert!(!lab.record().dir.exists());
+    lab.loadlab(&["check", "plan.yaml"]).expect(0, &["4 rounds settle nothing"]);
+    // A number is a number.
+    lab.file("plan.yaml", &text);
+    let described = lab.loadlab(&["run", "plan.yaml", "--trials", "2", "--dry-run"]);
+    described.expect(0, &[]);
+    assert!(described.out.contains("6 trials, in this order"), "{}", described.out);
+    let described = lab.loadlab(&["run", "plan.yaml", "--set", "trials=5", "--until-certain", "--dry-run"]);
+    described.expect(0, &[]);
+    assert!(described.out.contains("5 trials of each case"), "{}", described.out);
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_in_the_order_that_was_drawn() {
+    let lab = Lab::new();
+    let text = three("{ until: certain, within: 50%, at_most: 20 }");
+    let mut running = lab.start(&text, &[]);
+    running.until_told("round 2 of at most 20");
+    running.signal(Signal::KILL);
+    running.end();
+    eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
+    let seed = lab.record().manifest()["until_certain"]["seed"].clone();
+    let before = trials(&lab, "base");
+    assert!(before.len() >= 2, "{before:?}");
+    let ran = lab.loadlab(&["resume", &lab.run_name()]);
+    ran.expect_however_busy(&all(&lab), false);
+    let until = &lab.record().manifest()["until_certain"];
+    assert_eq!((&until["seed"], &until["ended"]), (&seed, &"settled".into()));
+    assert_eq!(trials(&lab, "base")[..before.len()], before[..]);
+    assert!(trials(&lab, "base").len() <= 20);
+}
