@@ -248,6 +248,9 @@ pub struct Row {
     pub call: Call,
     /// The comparison is not settled without it.
     pub decides: bool,
+    /// Differences below this share (or of shares: below this) are not called: a control had such by chance. Infinite as long as
+    /// that is not known; `None` without a control.
+    pub visible: Option<f64>,
     /// Why it cannot be known, or what else the reader should know.
     pub note: Option<String>,
     /// Trials of each case that would settle it, if they continue like these; `None` if it is settled or cannot be
@@ -608,6 +611,7 @@ fn row(
         effect: judged.map(told_effect),
         call,
         decides: true,
+        visible: None,
         note,
         trials_needed,
     }

@@ -54,12 +54,25 @@ pub struct Standing {
     level: f64,
     /// In some round they differ.
     differs: bool,
+    /// Differences below this are not visible, on the scale of the comparison; `None` without a control.
+    visible: Option<f64>,
 }
 
 impl Standing {
-    /// The verdict so far.
+    /// The verdict so far. A difference that is not visible is none.
     pub fn call(&self) -> Call {
-        self.test.call()
+        let call = self.test.call();
+        let is_visible = match (self.visible, self.test.estimate()) {
+            (Some(visible), Some(shift)) => shift.abs() >= visible,
+            _ => true,
+        };
+        if is_visible || call == Call::Same { call } else { Call::CannotTell }
+    }
+
+    /// The smallest difference that is visible: a share of the base, or a difference. `None` without a control; infinite
+    /// as long as that is not known.
+    pub fn visible(&self) -> Option<f64> {
+        self.visible.map(|visible| if self.is_ratio() { visible.exp_m1() } else { visible })
     }
 
     /// The other over the base, or their difference, over the rounds so far; `None` if there is none.
@@ -75,7 +88,8 @@ impl Standing {
 
     /// About how many more rounds settle it; `None` if that cannot be predicted, or is more than there may be.
     pub fn more(&self) -> Option<usize> {
-        self.test.more().filter(|_| self.is_open())
+        // As many as the control takes, if it is that.
+        if self.test.call() != self.call() { None } else { self.test.more().filter(|_| self.is_open()) }
     }
 
     /// More trials may settle it. A figure that most rounds lack is not waited for, nor a share that is equal in all of
@@ -121,22 +135,34 @@ impl Design {
         self.figures.iter().filter(|f| f.decides).map(of).max().unwrap_or(0)
     }
 
-    /// The figures that decide, after the rounds that both cases have.
-    pub fn deciding(&self, base: &Side<'_>, other: &Side<'_>) -> Vec<Standing> {
-        let rounds = rounds(base, other);
+    /// The figures that decide, after the rounds that both cases have. `control` is the base once more.
+    pub fn deciding(&self, base: &Side<'_>, other: &Side<'_>, control: Option<&Side<'_>>) -> Vec<Standing> {
+        let sides = (base, other, control);
         let deciding = self.figures.iter().enumerate().filter(|(_, figure)| figure.decides);
-        let standing = |(place, figure)| self.standing(place, figure, &rounds, (base, other), self.within);
+        let standing = |(place, figure)| {
+            // What is visible only matters to what was called.
+            let bare = self.standing(place, figure, (base, other, None), self.within);
+            match bare.call() {
+                Call::Better | Call::Worse => self.standing(place, figure, sides, self.within),
+                Call::Same | Call::CannotTell => bare,
+            }
+        };
         deciding.map(standing).collect()
     }
 
-    /// Two cases by all figures, after the rounds that both have.
-    pub fn compare(&self, base: &Side<'_>, other: &Side<'_>, options: Options) -> Comparison {
-        let rounds = rounds(base, other);
+    /// Two cases by all figures, after the rounds that both have. `control` is the base once more.
+    pub fn compare(
+        &self,
+        base: &Side<'_>,
+        other: &Side<'_>,
+        control: Option<&Side<'_>>,
+        options: Options,
+    ) -> Comparison {
         let (of_base, of_other) = (base.rounds_of(other), other.rounds_of(base));
         let row = |(place, figure): (usize, &Figure)| {
             let values = |trials: &[(u32, &Summary)]| trials.iter().map(|t| figure.metric.of(t.1)).collect();
             let values: (Vec<Value>, Vec<Value>) = (values(&of_base), values(&of_other));
-            let standing = self.standing(place, figure, &rounds, (base, other), options.equivalence_margin);
+            let standing = self.standing(place, figure, (base, other, control), options.equivalence_margin);
             row(standing, values)
         };
         let (fewest, common) = (self.fewest_rounds(), of_base.len());
@@ -161,30 +187,46 @@ impl Design {
         &self,
         place: usize,
         figure: &Figure,
-        rounds: &[Round<'_>],
-        (base, other): (&Side<'_>, &Side<'_>),
+        (base, other, control): (&Side<'_>, &Side<'_>, Option<&Side<'_>>),
         within: f64,
     ) -> Standing {
         let metric = figure.metric.clone();
-        let scale = scale_of(&metric);
+        let (test, differs) = self.test(place, figure, (base, other), within);
+        let of_control = |control| {
+            let answer = self.test(place, figure, (base, control), within).0.answer();
+            let end = |end: Option<f64>| end.map_or(f64::INFINITY, f64::abs);
+            end(answer.low).max(end(answer.high))
+        };
+        let visible = control.map(of_control);
+        Standing { metric, decides: figure.decides, test, level: figure.level, differs, visible }
+    }
+
+    /// A figure of two cases after their rounds, and whether they differ in any.
+    fn test(
+        &self,
+        place: usize,
+        figure: &Figure,
+        (base, other): (&Side<'_>, &Side<'_>),
+        within: f64,
+    ) -> (Sequential, bool) {
+        let metric = &figure.metric;
+        let scale = scale_of(metric);
+        let seed = self.seed.wrapping_add(seed_of(&base.name, &other.name));
         let mut test = Sequential::new(Question {
             level: figure.level,
             same: same_range(scale, within),
             at_most: self.at_most,
             less_is_better: metric.better() != Better::More,
-            seed: self
-                .seed
-                .wrapping_add(seed_of(&base.name, &other.name))
-                .wrapping_add(place as u64 % MOST_FIGURES),
+            seed: seed.wrapping_add(place as u64 % MOST_FIGURES),
         });
         let mut differs = false;
-        for (base, other) in rounds {
-            let number = |summary: &Option<&Summary>| number(metric.of((*summary)?), scale);
+        for (base, other) in rounds(base, other) {
+            let number = |summary: Option<&Summary>| number(metric.of(summary?), scale);
             let difference = number(base).zip(number(other)).map(|(base, other)| other - base);
             differs |= difference.is_some_and(|d| d != 0.0);
             test.push(difference);
         }
-        Standing { metric, decides: figure.decides, test, level: figure.level, differs }
+        (test, differs)
     }
 }
 
@@ -238,9 +280,11 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
         });
         Effect { value: value.clamp(low, high), interval }
     });
+    let is_hidden = test.call() != standing.call();
     let few =
         base.iter().chain(&other).find_map(|v| if let Value::Between(few) = v { Some(few) } else { None });
     let note = match (answer.missing, answer.rounds) {
+        _ if is_hidden => Some("the difference is no larger than what the control has by chance".to_owned()),
         (0, _) => None,
         (_, 0) if few.is_some() => {
             few.map(|few| format!("{} needs {} requests in each trial", metric.title(), few.needed))
@@ -257,8 +301,9 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
         base: Spread::of(base, metric.better()),
         other: Spread::of(other, metric.better()),
         effect,
-        call: answer.call,
-        decides: standing.decides && (answer.call != Call::CannotTell || standing.is_open()),
+        call: standing.call(),
+        decides: standing.decides && (standing.call() != Call::CannotTell || standing.is_open()),
+        visible: standing.visible(),
         note,
         trials_needed: answer.more.map(|more| (answer.rounds + more) as u64),
         metric: standing.metric,

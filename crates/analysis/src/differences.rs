@@ -25,14 +25,17 @@ pub struct Comparing<'a> {
 
 /// The cases of a run that [`crate::pairs::pairs`] names, compared.
 pub fn within(cases: &[CaseFindings<'_>], pairs: &[(usize, usize)], how: Comparing<'_>) -> Vec<Comparison> {
-    pairs.iter().map(|(base, other)| pair(&cases[*base], &cases[*other], how)).collect()
+    pairs.iter().map(|(base, other)| pair(cases, (*base, *other), how)).collect()
 }
 
-/// Two cases of one run. Its trials took turns, so they are paired by round.
-pub fn pair(base: &CaseFindings<'_>, other: &CaseFindings<'_>, how: Comparing<'_>) -> Comparison {
-    let (base, other) = (side(base, &base.case.facts.name), side(other, &other.case.facts.name));
+/// Two cases of one run, by their places: (base, other). Its trials took turns, so they are paired by round.
+pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comparing<'_>) -> Comparison {
+    let of = |place: usize| side(&cases[place], &cases[place].case.facts.name);
+    let (base, other) = (of(base), of(other));
+    let is_control = |case: &CaseFindings<'_>| case.case.facts.control_of.as_ref() == Some(&base.name);
+    let control = cases.iter().position(is_control).map(of);
     let mut found = match how.design {
-        Some(design) => design.compare(&base, &other, how.options),
+        Some(design) => design.compare(&base, &other, control.as_ref(), how.options),
         None => compare(&base, &other, Method::Paired, how.figures, how.options),
     };
     if how.quick {

@@ -1,15 +1,6 @@
 //! Which cases of a run are compared with which.
 
-use loadlab_record::manifest::{CaseFacts, Manifest};
-
-/// Names that mark a case as the one the others are compared with.
-const BASES: [&str; 2] = ["baseline", "control"];
-
-/// The index of the case that the others are compared with: one called `baseline` or `control`, else the first.
-fn base_among(cases: &[&str]) -> usize {
-    let named = |name: &str| cases.iter().position(|case| case.eq_ignore_ascii_case(name));
-    BASES.iter().find_map(|name| named(name)).unwrap_or(0)
-}
+use loadlab_record::manifest::{CaseFacts, Manifest, base_among};
 
 /// The axis of revisions.
 const REVISION: &str = "revision";
@@ -20,13 +11,15 @@ pub fn pairs(manifest: &Manifest) -> Vec<(usize, usize)> {
     let cases = &manifest.cases;
     let Some(first) = manifest.revisions.first() else {
         let base = base_among(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
-        return (0..cases.len()).filter(|other| *other != base).map(|other| (base, other)).collect();
+        let is_other = |other: &usize| *other != base && cases[*other].control_of.is_none();
+        return (0..cases.len()).filter(is_other).map(|other| (base, other)).collect();
     };
     let revision = |case: &CaseFacts| case.values.iter().find(|v| v.0 == REVISION).map(|v| v.1.clone());
     let others = |case: &CaseFacts| -> Vec<(String, String)> {
         case.values.iter().filter(|v| v.0 != REVISION).cloned().collect()
     };
-    let is_base = |case: &&CaseFacts| revision(case).as_ref() == Some(&first.name);
+    let is_base =
+        |case: &&CaseFacts| case.control_of.is_none() && revision(case).as_ref() == Some(&first.name);
     // Named cases may have equal values: then their names begin alike.
     let stem = |case: &CaseFacts| {
         let end = format!(", {REVISION}={}", revision(case).unwrap_or_default());
@@ -35,8 +28,17 @@ pub fn pairs(manifest: &Manifest) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (base, of_base) in cases.iter().enumerate().filter(|(_, case)| is_base(case)) {
         let is_same = |case: &CaseFacts| others(case) == others(of_base) && stem(case) == stem(of_base);
-        let at_others = cases.iter().enumerate().filter(|(_, case)| !is_base(case) && is_same(case));
+        let at_others = cases
+            .iter()
+            .enumerate()
+            .filter(|(_, case)| case.control_of.is_none() && !is_base(case) && is_same(case));
         found.extend(at_others.map(|(other, _)| (base, other)));
     }
     found
+}
+
+/// The case that is this one once more, under another name.
+pub fn control_of(manifest: &Manifest, base: usize) -> Option<usize> {
+    let base = &manifest.cases.get(base)?.name;
+    manifest.cases.iter().position(|case| case.control_of.as_ref() == Some(base))
 }

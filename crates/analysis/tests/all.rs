@@ -4,6 +4,7 @@ mod chance;
 
 mod bottleneck;
 mod compare;
+mod design;
 mod findings;
 mod live;
 mod search;

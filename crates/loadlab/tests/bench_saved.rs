@@ -205,3 +205,45 @@ fn find_sends_what_bench_sends() {
     let refused = lab.loadlab(&["find", "plan.yaml", "--expect", "errors == 0", "-H", "a: b"]);
     refused.expect(2, &["`--header` is for URLs: a plan has its own"]);
 }
+
+#[test]
+fn two_urls_are_loaded_until_it_is_certain_which_is_faster() {
+    let lab = Lab::new();
+    let waiting = |ms: u64| {
+        Server::start(move |_: &Request| {
+            vec![Step::Wait(Duration::from_millis(ms)), Step::Send(response(200, "hello"))]
+        })
+    };
+    let (fast, slow) = (waiting(10), waiting(40));
+    let [base, other] = [fast.url("/"), slow.url("/")];
+    let words = [
+        "bench",
+        &base,
+        "--vs",
+        &other,
+        "--until-certain",
+        "-n",
+        "24",
+        "-c",
+        "4",
+        "-o",
+        "kept",
+        "--json",
+        "-q",
+    ];
+    let ran = lab.loadlab(&words);
+    let found = document(&ran);
+    let row = &found["compared"]["comparisons"][0]["figures"][0];
+    let rounds = found["compared"]["comparisons"][0]["trials"][0].as_u64().unwrap_or_default();
+    if found["exit"] == 4 {
+        // A busy machine has spoiled a trial.
+        return;
+    }
+    ran.expect(0, &[]);
+    assert_eq!((&found["verdict"], &row["verdict"]), (&"worse".into(), &"worse".into()));
+    assert!((7..=30).contains(&rounds) && row["visible"].is_number(), "{row}");
+    let manifest: Value = serde_json::from_str(&lab.read("kept/manifest.json")).expect("JSON");
+    assert_eq!(manifest["until_certain"]["ended"], "settled");
+    let words = ["bench", &base, "--vs", &other, "--until-certain", "--trials", "5"];
+    lab.loadlab(&words).expect(2, &["--until-certain", "cannot be used with", "--trials"]);
+}

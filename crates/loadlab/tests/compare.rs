@@ -24,7 +24,8 @@ fn two_trials_tell_nothing() {
            least 5 are needed).
     How    trials paired by round (1 round), Student's t on the differences of their
            logarithms; one false alarm in 20 comparisons of equal cases at most,
-           however many figures (Holm). The trial is the unit, never the request.
+           however many figures (Holm). The trial is the unit, never the request. No
+           control.
 
     Figures
     ═══════

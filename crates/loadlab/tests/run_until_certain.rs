@@ -20,7 +20,7 @@ fn trials(lab: &Lab, case: &str) -> Vec<Value> {
 }
 
 fn all(lab: &Lab) -> Vec<Value> {
-    ["base", "slow", "again"].iter().flat_map(|case| trials(lab, case)).collect()
+    ["base", "slow", "again", "base-control"].iter().flat_map(|case| trials(lab, case)).collect()
 }
 
 #[test]
@@ -39,10 +39,11 @@ fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measur
     assert_eq!(verdict(0), (&"slow".into(), &yes, &median, &"worse".into()));
     assert_eq!(verdict(1), (&"again".into(), &yes, &median, &"same".into()));
     let counts = ["base", "slow", "again"].map(|case| trials(&lab, case).len());
-    // The base goes on for the case that takes most rounds.
+    // The base goes on for the case that takes most rounds, and so does its control.
     assert_eq!(counts[0], counts[1].max(counts[2]), "{counts:?}");
+    assert_eq!(counts[0], trials(&lab, "base-control").len());
     assert!(counts.iter().all(|n| (6..=20).contains(n)), "{counts:?}");
-    assert!(ran.err.contains("recording at most 60 trials"), "{}", ran.err);
+    assert!(ran.err.contains("recording at most 80 trials"), "{}", ran.err);
     assert!(ran.err.contains(&format!("settled after {} rounds", counts[0])), "{}", ran.err);
 
     // A report that is made later says the same.
@@ -59,6 +60,8 @@ fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measur
         assert_eq!(comparison["equivalence_margin"], 0.5);
         let (row, said) = (&comparison["figures"][0], &settled[place]["figures"][0]);
         assert_eq!((&row["figure"], &row["verdict"], &row["decides"]), (&median, &said["verdict"], &yes));
+        // Three times as slow is visible.
+        assert!(row["visible"].as_f64().is_some_and(|visible| (0.0..2.0).contains(&visible)), "{row}");
     }
     let report = lab.record().report("md");
     assert!(report.contains("every comparison was settled"), "{report}");

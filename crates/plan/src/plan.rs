@@ -12,7 +12,7 @@ use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
 use crate::read::journey::series;
 use crate::read::reader::From;
-use crate::read::{conditions, limits, load};
+use crate::read::{conditions, limits, load, trials};
 use crate::text::error::{MOST, PlanError, PlanErrors, Problem, Problems};
 use crate::text::node::{Entry, Node, Value};
 use crate::text::shorten::shorten;
@@ -168,6 +168,7 @@ impl Plan {
         }
         if self.until_certain.is_some() && errors.is_empty() {
             errors.extend(self.never_certain(options));
+            trials::add_controls(self);
         }
         if errors.is_empty() {
             errors = limits::check_measured(self);

@@ -116,6 +116,16 @@ pub enum UntilEnded {
     NotMeasured,
 }
 
+/// Names that mark a case as the one the others are compared with.
+const BASES: [&str; 2] = ["baseline", "control"];
+
+/// Of these cases the one that the others are compared with, by its place: one called `baseline` or `control`, else the
+/// first.
+pub fn base_among(cases: &[&str]) -> usize {
+    let named = |name: &str| cases.iter().position(|case| case.eq_ignore_ascii_case(name));
+    BASES.iter().find_map(|name| named(name)).unwrap_or(0)
+}
+
 /// A figure that a plan names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FigureFacts {
@@ -247,4 +257,7 @@ pub struct CaseFacts {
     /// Figures computed differently from the manifest, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, String>,
+    /// The case that it is once more, under another name: what differs between the two is chance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_of: Option<String>,
 }

@@ -130,6 +130,7 @@ fn comparison(c: &Comparison) -> Json {
             "chance": interval(r).and_then(|i| i.chance),
             "verdict": r.call.name(),
             "decides": r.decides,
+            "visible": r.visible,
             "trials_needed": r.trials_needed,
             "note": r.note,
         })

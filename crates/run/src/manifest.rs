@@ -246,6 +246,7 @@ fn case_facts(case: &Case, dir: &str, figures: &[FigureFacts]) -> CaseFacts {
         users,
         rate_per_s,
         figures: own.collect(),
+        control_of: case.control_of.clone(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use loadlab_analysis::compare::{Call, Side};
 use loadlab_analysis::design::{Design, Standing};
-use loadlab_analysis::pairs::pairs;
+use loadlab_analysis::pairs::{control_of, pairs};
 use loadlab_load::random::Random;
 use loadlab_plan::Plan;
 use loadlab_record::manifest::{Manifest, UntilEnded};
@@ -34,9 +34,9 @@ pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usiz
 /// In words: how many it takes at least.
 pub fn check(plan: &Plan) -> Result<(), String> {
     let Some(until) = plan.until_certain.map(manifest::until_certain) else { return Ok(()) };
-    let revisions = plan.revisions.len().max(1);
-    let bases = if revisions > 1 { plan.cases().len() / revisions } else { 1 };
-    let comparisons = plan.cases().len().saturating_sub(bases);
+    let cases = plan.cases().iter().filter(|case| case.control_of.is_none()).count();
+    let bases = if plan.revisions.is_empty() { 1 } else { cases / plan.revisions.len() };
+    let comparisons = cases.saturating_sub(bases);
     let design = Design::new(&until, plan.trials, comparisons, &manifest::figures(plan));
     let fewest = design.fewest_rounds();
     if plan.trials as usize >= fewest {
@@ -53,8 +53,8 @@ pub fn check(plan: &Plan) -> Result<(), String> {
 pub struct Settling {
     design: Design,
     names: Vec<String>,
-    /// (Base, other).
-    pairs: Vec<(usize, usize)>,
+    /// (Base, other, and the base once more).
+    pairs: Vec<(usize, usize, Option<usize>)>,
     at_most: u32,
     budget_s: Option<f64>,
     /// Cases that are measured in the next round.
@@ -71,7 +71,8 @@ impl Settling {
     pub fn of(manifest: &Manifest) -> Option<Settling> {
         let design = Design::of(manifest)?;
         let names: Vec<String> = manifest.cases.iter().map(|c| c.name.clone()).collect();
-        let pairs = pairs(manifest);
+        let pairs = pairs(manifest).into_iter();
+        let pairs = pairs.map(|(base, other)| (base, other, control_of(manifest, base))).collect();
         let budget_s = manifest.until_certain.as_ref().and_then(|until| until.budget_s);
         let wanted = vec![true; names.len()];
         let (at_most, began) = (manifest.trials, Instant::now());
@@ -105,12 +106,13 @@ impl Settling {
         let sides: Vec<Side<'_>> = self.names.iter().map(|name| side(name, done)).collect();
         self.wanted.fill(false);
         let mut latest = Vec::new();
-        for (base, other) in &self.pairs {
-            let standings = self.design.deciding(&sides[*base], &sides[*other]);
+        for (base, other, control) in &self.pairs {
+            let of_control = control.map(|control| &sides[control]);
+            let standings = self.design.deciding(&sides[*base], &sides[*other], of_control);
             let is_open = standings.iter().any(Standing::is_open) || standings.iter().all(is_unknown);
-            if is_open && !given_up(*base) && !given_up(*other) {
-                self.wanted[*base] = true;
-                self.wanted[*other] = true;
+            let all = [Some(*base), Some(*other), *control].into_iter().flatten();
+            if is_open && !all.clone().any(given_up) {
+                all.for_each(|case| self.wanted[case] = true);
             }
             latest.push(Settled {
                 base: self.names[*base].clone(),

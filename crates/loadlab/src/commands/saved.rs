@@ -278,10 +278,7 @@ fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
 fn compared(args: &BenchArgs, run: &DiagnosedRun) -> Option<Comparison> {
     let all = findings(run);
     let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
-    match all.cases.as_slice() {
-        [base, other] => Some(pair(base, other, all.comparing(options))),
-        _ => None,
-    }
+    all.pairs.first().map(|first| pair(&all.cases, *first, all.comparing(options)))
 }
 
 fn show_compared(args: &BenchArgs, result: &RunResult, exit: Exit, comparison: Option<Comparison>) {

@@ -22,6 +22,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
     };
     let load = &result.summary.load;
     let facts = CaseFacts {
+        control_of: None,
         name: "bench".to_owned(),
         users: load.users,
         rate_per_s: load.rate_per_s,

@@ -57,9 +57,10 @@ fn trials(plan: &Plan) -> String {
         let budget = until.budget_ns.map(|ns| format!(" and at most {}", format_duration_ns(ns as f64)));
         return format!(
             "trials of all cases in rounds, in random order, until it is certain whether they differ or are the same \
-             within {within}: at most {}{}{}",
+             within {within}: at most {}{}{}{}",
             plural(u64::from(trials), "round", "rounds"),
             budget.unwrap_or_default(),
+            if until.has_control { "; a control shows what is chance" } else { "" },
             plan.profile.as_ref().map_or(String::new(), |p| format!(" (profile {p})")),
         );
     }

@@ -169,6 +169,7 @@ fn read_cases(
             name,
             values,
             dir,
+            control_of: None,
             system,
             setup,
             loads,

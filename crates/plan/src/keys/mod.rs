@@ -538,6 +538,12 @@ pub(crate) static TRIALS: Section = Section {
         key("within", Shape::Share, "Cases that differ by less than this are the same. Default 2%."),
         key("at_most", Shape::Count(1, MAX_TRIALS), "Rounds at most. Default 30."),
         key(
+            "control",
+            Shape::Bool,
+            "The case that others are compared with has trials under a second name, too: they show the smallest \
+             difference that is visible, and nothing below it is called better or worse. Default true.",
+        ),
+        key(
             "budget",
             Shape::Duration,
             "How long all trials together may take: no round begins that would probably take longer.",

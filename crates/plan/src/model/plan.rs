@@ -67,6 +67,8 @@ pub struct UntilCertain {
     pub within: f64,
     /// How long all trials together may take.
     pub budget_ns: Option<u64>,
+    /// What cases are compared with is measured twice, under two names.
+    pub has_control: bool,
 }
 
 /// The order of trials.

@@ -22,6 +22,8 @@ pub struct Case {
     pub values: Vec<(String, String)>,
     /// The plan's folder, in the case's revision: where its commands run.
     pub dir: String,
+    /// The case that it is once more, under another name.
+    pub control_of: Option<String>,
     /// The system under test.
     pub system: SystemSpec,
     /// Steps taken once, before the loads of each trial.

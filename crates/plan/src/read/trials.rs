@@ -1,7 +1,10 @@
 //! How many trials each case has: a number, or until it is certain how the cases differ.
 
+use loadlab_record::manifest::base_among;
+
 use crate::keys::{self, MAX_TRIALS};
 use crate::model::plan::{Plan, TrialOrder, UntilCertain};
+use crate::model::spec::Case;
 use crate::read::reader::{Fields, Reader};
 use crate::read::values::share;
 use crate::text::error::{Problem, Problems};
@@ -33,7 +36,8 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
         within
     });
     let budget_ns = r.positive_duration(&of_trials, "budget");
-    plan.until_certain = Some(UntilCertain { within: within.unwrap_or(WITHIN), budget_ns });
+    let has_control = r.flag(&of_trials, "control").unwrap_or(true);
+    plan.until_certain = Some(UntilCertain { within: within.unwrap_or(WITHIN), budget_ns, has_control });
 }
 
 /// What trials until it is certain need: two cases in random order.
@@ -51,5 +55,25 @@ pub(crate) fn fit(plan: &Plan, cases: usize, fields: &Fields<'_>, problems: &mut
     if plan.order == TrialOrder::Sequential {
         let message = "`order: sequential` cannot be combined with `until: certain`: what is certain rests on a random order";
         problems.push(Problem::new(fields.key_span("order"), message).related("trials are here", at));
+    }
+}
+
+/// Cases that others are compared with, once more under another name.
+pub(crate) fn add_controls(plan: &mut Plan) {
+    if plan.until_certain.is_none_or(|until| !until.has_control) {
+        return;
+    }
+    let names: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
+    let bases: Vec<usize> = match plan.revisions.first() {
+        None => vec![base_among(&names)],
+        Some(first) => {
+            let is_first = |case: &Case| case.values.last().is_some_and(|(_, name)| *name == first.name);
+            plan.cases.iter().enumerate().filter(|(_, case)| is_first(case)).map(|(place, _)| place).collect()
+        }
+    };
+    for base in bases {
+        let base = plan.cases[base].clone();
+        let name = format!("{} (control)", base.name);
+        plan.cases.push(Case { name, control_of: Some(base.name.clone()), ..base });
     }
 }

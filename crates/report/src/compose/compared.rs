@@ -101,7 +101,7 @@ fn how_words(comparison: &Comparison) -> String {
              stop and however many figures. The trial is the unit, never the request.",
             figures::plural(base as u64, "round", "rounds"),
             false_alarms(comparison)
-        );
+        ) + &control_words(comparison);
     }
     let method = match comparison.method {
         Method::Paired | Method::Sequential => format!(
@@ -117,7 +117,27 @@ fn how_words(comparison: &Comparison) -> String {
         "{method}; one false alarm in {} comparisons of equal cases at most, however many figures (Holm). The trial is \
          the unit, never the request.",
         false_alarms(comparison)
-    )
+    ) + &control_words(comparison)
+}
+
+/// The smallest differences that a control shows to be visible, or that there is none.
+fn control_words(comparison: &Comparison) -> String {
+    let visible = |row: &Row| {
+        let visible = row.visible.filter(|visible| visible.is_finite())?;
+        let text = match row.scale {
+            Scale::Ratio => figures::percent(visible),
+            Scale::Difference => points(visible),
+        };
+        Some(format!("{} {text}", label(row)))
+    };
+    if comparison.rows.iter().all(|row| row.visible.is_none()) {
+        return " No control.".to_owned();
+    }
+    let all: Vec<String> = comparison.rows.iter().filter_map(visible).collect();
+    match all.is_empty() {
+        true => " The control has too few rounds to say what difference is visible.".to_owned(),
+        false => format!(" Smallest difference that the control shows to be visible: {}.", all.join(", ")),
+    }
 }
 
 /// Comparisons of equal cases of which one at most raises an alarm.

@@ -402,6 +402,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
 /// A run of these cases.
 pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecord {
     let facts = |(i, spec): (usize, &Spec)| CaseFacts {
+        control_of: None,
         name: spec.name.clone(),
         dir: format!("case-{}", i + 1),
         values: vec![("users".into(), spec.users.to_string())],
