@@ -16,6 +16,7 @@
 //! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much.
 //! - [`design`]: the same asked after every round, until it is certain; [`sequential`]: the test that is valid at any stop.
 //! - [`bottleneck`]: what saturated first.
+//! - [`bisect`]: the search for the revision that changed a figure.
 //! - [`search`]: the search for the most load that meets an expectation.
 //! - [`mod@derived`]: figures that the plan derives from those of its cases.
 //! - [`usl`], [`mod@scalability`]: throughput over users, its peak and its knee.
@@ -25,6 +26,7 @@
 //! It renders no documents (that is `report`) and runs nothing: a summary right after a run and a year later takes
 //! the same path.
 
+pub mod bisect;
 pub mod bottleneck;
 pub mod case;
 pub mod compare;

@@ -2,6 +2,7 @@
 
 mod chance;
 
+mod bisect;
 mod bottleneck;
 mod compare;
 mod design;

@@ -9,17 +9,24 @@ use crate::{mask, output};
 pub struct Ended {
     exit: Exit,
     message: Option<String>,
+    /// The code of another program's convention.
+    code: Option<u8>,
 }
 
 impl Ended {
     /// With this exit and nothing to add.
     pub fn with(exit: Exit) -> Self {
-        Ended { exit, message: None }
+        Ended { exit, message: None, code: None }
     }
 
     /// With this exit, because of an error.
     pub fn error(exit: Exit, message: impl std::fmt::Display) -> Self {
-        Ended { exit, message: Some(message.to_string()) }
+        Ended { exit, message: Some(message.to_string()), code: None }
+    }
+
+    /// With the code that another program expects.
+    pub fn with_code(self, code: u8) -> Self {
+        Ended { code: Some(code), ..self }
     }
 
     /// Shows the error now, if the program does not end yet.
@@ -35,7 +42,7 @@ impl Ended {
         if let Some(message) = &self.message {
             show(message);
         }
-        std::process::ExitCode::from(self.exit.code())
+        std::process::ExitCode::from(self.code.unwrap_or(self.exit.code()))
     }
 }
 

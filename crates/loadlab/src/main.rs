@@ -18,7 +18,8 @@ mod view;
 
 use args::{Command, elsewhere, given, renamed};
 use commands::{
-    ab, about, baseline, bench, check, clean, compare, demo, find, history, init, report, resume, run, saved,
+    ab, about, baseline, bench, bisect, check, clean, compare, demo, find, history, init, report, resume,
+    run, saved,
 };
 use exit::Ended;
 use loadlab_analysis::Exit;
@@ -61,6 +62,7 @@ fn main() -> std::process::ExitCode {
         Command::Init(args) => init::command(&args),
         Command::Run(args) => run::command(&args),
         Command::Ab(args) => ab::command(*args),
+        Command::Bisect(args) => bisect::command(&args),
         Command::Resume(args) => resume::command(&args),
         Command::Bench(args) if args.keeps_record() => saved::command(&args),
         Command::Bench(args) => bench::command(&args),

@@ -1,4 +1,4 @@
-//! `loadlab ab`: a plan at two revisions of a real repository.
+//! `loadlab ab` and `loadlab bisect`: a plan at revisions of a real repository.
 
 use std::path::Path;
 use std::process::Command;
@@ -215,4 +215,111 @@ fn a_kill_leaves_no_tree_behind() {
     let is_gone = || shop.lab.left_behind().is_empty() && shop.checked_out().is_empty();
     eventually("the guardians' work", || is_gone().then_some(()));
     shop.nothing_is_left("killed");
+}
+
+/// Revisions after `v1`; what comes from the 42nd on is three times as slow, and every ninth does not build.
+const REVISIONS: usize = 64;
+const SLOW: usize = 42;
+
+fn long_history(rest: &str) -> Shop {
+    let shop = Shop { lab: Lab::new() };
+    for folder in ["repository/load", "temporary"] {
+        std::fs::create_dir_all(shop.lab.path().join(folder)).expect("a folder");
+    }
+    shop.git(&["init", "--quiet"]);
+    shop.file("pages.txt", "x");
+    shop.git(&["add", "pages.txt"]);
+    shop.commit("ms", "20", "A shop");
+    shop.git(&["tag", "v1"]);
+    for number in 1..=REVISIONS {
+        shop.file("ms", if number < SLOW { "20" } else { "60" });
+        let builds = number % 9 != 0;
+        shop.file("pages.txt", if builds { "x" } else { "" });
+        shop.file("number", &number.to_string());
+        shop.git(&["add", "."]);
+        shop.git(&["commit", "--quiet", "--message", &format!("Change {number}")]);
+    }
+    let plan = Shop::plan(rest).replace("ls pages.txt", "test -s ../pages.txt");
+    shop.file("load/plan.yaml", &plan.replace("requests: 40", "requests: 24"));
+    shop
+}
+
+#[test]
+fn bisect_names_the_revision_that_made_it_slower() {
+    let shop = long_history("");
+    let out = shop.out();
+    let words = ["bisect", "v1..HEAD", "load/plan.yaml", "--figure", "median", "--out", &out, "--json"];
+    let ran = Ran::of(shop.command(&words).output().expect("loadlab starts"));
+    shop.nothing_is_left(&ran.err);
+    if ran.code == Some(4) {
+        assert!(ran.err.contains("trials in a row are INVALID"), "{}", ran.err);
+        return;
+    }
+    ran.expect(0, &["64 revisions to search, for what changed median"]);
+    let found: Value = serde_json::from_str(&ran.out).expect("a document");
+    assert_eq!((&found["verdict"], &found["revisions"]), (&"found".into(), &64.into()));
+    let first_bad = found["first_bad"].as_array().expect("a list");
+    assert_eq!(first_bad.len(), 1, "{found:#}");
+    assert_eq!(first_bad[0]["subject"], format!("Change {SLOW}"), "{found:#}");
+    assert!(first_bad[0]["probability"].as_f64().is_some_and(|p| p >= 0.95));
+    assert!(found["effect"].as_f64().is_some_and(|ratio| (2.0..4.0).contains(&ratio)), "{found:#}");
+    let trials = found["trials"].as_array().expect("a list");
+    // Plain bisection with five trials each takes forty.
+    assert!(trials.len() < 40, "{}", trials.len());
+    for skipped in found["skipped"].as_array().expect("a list") {
+        let subject = skipped["subject"].as_str().expect("a text");
+        let number: usize = subject.trim_start_matches("Change ").parse().expect("a number");
+        assert_eq!(number % 9, 0, "{skipped}");
+        assert!(skipped["why"].as_str().is_some_and(|why| why.contains("build of web at")), "{skipped}");
+    }
+    // Each trial has a record like any other run, and a revision is built once.
+    let records = trials.iter().map(|trial| trial["record"].as_str().expect("a path"));
+    let built: Vec<&str> = records.filter(|record| Path::new(record).join("builds").exists()).collect();
+    let mut revisions: Vec<&str> =
+        trials.iter().map(|trial| trial["commit"].as_str().expect("a commit")).collect();
+    revisions.sort_unstable();
+    revisions.dedup();
+    assert_eq!(built.len(), revisions.len());
+    let written: Value =
+        serde_json::from_str(&shop.lab.read(&format!("{}/bisect.json", shop.lab.run_name()))).expect("JSON");
+    assert_eq!(written, found);
+}
+
+#[test]
+fn bisect_refuses_what_it_cannot_search() {
+    let shop = Shop::new();
+    let bisect = |words: &[&str]| {
+        let out = shop.out();
+        let words = [&["bisect"], words, &["--out", &out]].concat();
+        let ran = Ran::of(shop.command(&words).output().expect("loadlab starts"));
+        shop.nothing_is_left(&ran.err);
+        ran
+    };
+    bisect(&["HEAD..v1", "load/plan.yaml"]).expect(2, &["`HEAD` is not before `v1`"]);
+    shop.git(&["tag", "same"]);
+    bisect(&["same..HEAD", "load/plan.yaml"]).expect(2, &["are the same commit"]);
+    bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "p99 of GET /nowhere"])
+        .expect(2, &["tag.GET /nowhere"]);
+    bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "speed"]).expect(2, &["speed"]);
+    bisect(&["v1..HEAD"]).expect(2, &["PLAN"]);
+    let two = Shop::plan("matrix: [{ name: a, x: 1 }, { name: b, x: 2 }]\n");
+    shop.file("load/plan.yaml", &two);
+    bisect(&["v1..HEAD", "load/plan.yaml"]).expect(2, &["the plan has 2 cases", "--case names it: `a`, `b`"]);
+}
+
+#[test]
+fn git_bisect_run_is_driven_by_what_the_plan_expects() {
+    let shop = long_history("expect: [\"p50 < 40ms\"]\n");
+    let plan = shop.lab.path().join("plan.yaml");
+    // git needs a clean tree, and takes the plan from elsewhere.
+    let text = std::fs::read_to_string(shop.path().join("load/plan.yaml")).expect("the plan");
+    let text = text.replace("../ms", "ms").replace("../pages.txt", "pages.txt");
+    let dir = format!("dir: {}\n      build:", serde_json::json!(shop.path().display().to_string()));
+    std::fs::write(&plan, text.replacen("build:", &dir, 1)).expect("a file");
+    std::fs::remove_dir_all(shop.path().join("load")).expect("it is there");
+    shop.file(".git/info/exclude", "built\nloadlab-runs\n");
+    shop.git(&["bisect", "start", "HEAD", "v1"]);
+    let said = shop.git(&["bisect", "run", LOADLAB, "bisect", "--exec", &plan.display().to_string()]);
+    assert!(said.contains("is the first bad commit") && said.contains(&format!("Change {SLOW}")), "{said}");
+    shop.git(&["bisect", "reset"]);
 }

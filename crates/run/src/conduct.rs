@@ -209,7 +209,9 @@ pub fn prepare(
         emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
     needs::check(plan, &site)?;
-    site.build(plan.cases(), cancel, &mut record.builds, emit)?;
+    if !how.is_built {
+        site.build(plan.cases(), cancel, &mut record.builds, emit)?;
+    }
     if let Some(net) = isolated(plan)? {
         site.isolate(net);
     }

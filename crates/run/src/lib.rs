@@ -41,7 +41,7 @@ pub use event::RunEvent;
 pub use find::{SearchRequest, SearchResult, find};
 pub use host::{host, parse_expressions, rfc3339_now};
 pub use level::Variable;
-pub use manifest::plan_sha256;
+pub use manifest::{figures_of_case, plan_sha256};
 pub use options::{Generator, RunOptions};
 pub use result::{RunResult, Settled, SettledFigure, TrialEnd};
 pub use translate::hosts::Via;

@@ -61,6 +61,8 @@ pub struct RunOptions {
     pub is_watched: bool,
     /// The revisions that the plan compares, as they were checked out.
     pub revisions: Vec<RevisionFacts>,
+    /// What the plan builds is there already.
+    pub is_built: bool,
     /// What neither the record nor an event may show.
     pub secrets: Secrets,
 }

@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 
 /// Commands by what they are for, in the order of the help.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("Run a load", &["init", "check", "bench", "run", "ab", "resume", "find", "agent"]),
+    ("Run a load", &["init", "check", "bench", "run", "ab", "bisect", "resume", "find", "agent"]),
     ("Look at results", &["show", "report", "compare", "list", "baseline"]),
     ("Prepare and clean", &["clean", "demo", "schema", "completions", "man", "licenses", "help"]),
 ];
@@ -15,9 +15,11 @@ pub const GROUPS: &[(&str, &[&str])] = &[
 pub fn grouped(command: clap::Command) -> clap::Command {
     let styles = clap::builder::Styles::styled();
     let (header, literal) = (styles.get_header(), styles.get_literal());
-    let mut text = String::from("{about}\n{usage-heading} {usage}\n");
-    for (group, names) in GROUPS {
-        let _ = write!(text, "\n{header}{group}:{header:#}\n");
+    let mut text = String::from("{about}\n\n{usage-heading} {usage}\n");
+    for (place, (group, names)) in GROUPS.iter().enumerate() {
+        // The first follows the usage at once: a screen has no row to spare.
+        let gap = if place == 0 { "" } else { "\n" };
+        let _ = writeln!(text, "{gap}{header}{group}:{header:#}");
         for name in *names {
             let found = command.find_subcommand(name);
             // Built without it.
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn essentials_fit_a_screen() {
-        for command in ["", "bench", "run", "ab", "find", "init", "show", "compare", "report"] {
+        for command in ["", "bench", "run", "ab", "bisect", "find", "init", "show", "compare", "report"] {
             for columns in [80, 100] {
                 let help = short_help(command, columns);
                 let lines = help.lines().count();

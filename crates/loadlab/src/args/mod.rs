@@ -17,7 +17,7 @@ use given::{Header, header};
 use request::RequestArgs;
 use serving::{Collector, Endpoint, MetricsTargets};
 
-/// Find out how much load a system takes, what its bottleneck is, and whether a change helped
+/// How much load a system takes, its bottleneck, and whether a change helped
 #[derive(Debug, Parser)]
 #[command(name = "loadlab", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
@@ -63,6 +63,11 @@ pub enum Command {
     ///
     /// Checks both out, builds each, and makes their trials in turn.
     Ab(Box<AbArgs>),
+    /// Find the revision that changed a figure
+    ///
+    /// Measures revisions until one of them is the first that shifts the figure, with a probability of 95 %. Those that do not
+    /// build are skipped.
+    Bisect(Box<BisectArgs>),
     /// Go on with a run that was cut off
     ///
     /// Makes the trials that its record lacks, of the same plan with the same options.
@@ -122,7 +127,7 @@ pub struct PlanArgs {
 }
 
 /// What is changed in a plan, and which part of it is meant.
-#[derive(Debug, Default, Arguments)]
+#[derive(Clone, Debug, Default, Arguments)]
 #[command(next_help_heading = "Plan")]
 pub struct PlanChoice {
     /// Apply one of the plan's profiles
@@ -164,7 +169,7 @@ impl std::fmt::Display for Revisions {
 }
 
 /// Reads `A..B`, or a list `A,B,C`.
-fn revisions(text: &str) -> Result<Revisions, String> {
+pub fn revisions(text: &str) -> Result<Revisions, String> {
     if text.contains("...") {
         return Err("`A...B` has no base of its own; write `A..B`, or `$(git merge-base A B)..B`".to_owned());
     }
@@ -268,6 +273,70 @@ pub enum AbFormat {
     Text,
     #[value(alias = "markdown")]
     Md,
+}
+
+#[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab bisect v1.4..HEAD plan.yaml --figure p99\n  \
+    loadlab bisect v1.4..HEAD plan.yaml --figure 'p99 of POST /order' --budget 30m\n  \
+    git bisect run loadlab bisect --exec plan.yaml\n\n\
+    Exit codes: 0 found · 6 not certain, or good and bad do not differ · else as for `run`. With --exec those of \
+    `git bisect run`: 0, 1, and 125 for what cannot be measured.")]
+pub struct BisectArgs {
+    /// A good revision and a later bad one; the plan with --exec
+    #[arg(value_name = "GOOD..BAD")]
+    pub first: String,
+    /// The plan file
+    #[arg(required_unless_present = "exec", conflicts_with = "exec")]
+    pub plan: Option<PathBuf>,
+    /// What changed: `p99`, `p99 of POST /order`, a figure of the plan
+    ///
+    /// Or a formula of such figures, as in `figures`.
+    #[arg(long, value_name = "FIGURE", default_value = "p50", conflicts_with = "exec")]
+    pub figure: String,
+    /// Which case, if the plan has several
+    #[arg(long, value_name = "GLOB", help_heading = "Plan")]
+    pub case: Option<String>,
+    /// Apply one of the plan's profiles
+    #[arg(long, value_name = "NAME", help_heading = "Plan")]
+    pub profile: Option<String>,
+    /// Override a value, such as `load.duration=5s`; may be repeated
+    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment, help_heading = "Plan")]
+    pub set: Vec<(String, String)>,
+    /// Only steps with one of these tags
+    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "Plan", hide_short_help = true)]
+    pub tags: Vec<String>,
+    /// Host other than loopback that may be loaded; may be repeated
+    #[arg(long, value_name = "HOST", help_heading = "Request", hide_short_help = true)]
+    pub allow_host: Vec<String>,
+    /// Address to use for a host, bypassing DNS; may be repeated
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
+    pub resolve: Vec<loadlab_load::target::Resolved>,
+    /// Trials at most
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(8..=10_000))]
+    pub at_most: u32,
+    /// No trial begins after this time
+    #[arg(long, value_name = "T", value_parser = positive_duration)]
+    pub budget: Option<u64>,
+    /// Probability that the answer has to have
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "95%", hide_short_help = true)]
+    pub confidence: f64,
+    /// Search though the tree has changes that none of the revisions has
+    #[arg(long, hide_short_help = true)]
+    pub allow_dirty: bool,
+    /// Measure the present tree once, for `git bisect run`
+    ///
+    /// By what the plan expects.
+    #[arg(long)]
+    pub exec: bool,
+    /// Folder for the records [default: ./loadlab-runs/NAME-TIME]
+    #[arg(short, long, value_name = "DIR", value_parser = text_path, help_heading = "Result")]
+    pub out: Option<PathBuf>,
+    /// Print the result as one JSON document
+    #[arg(long, conflicts_with = "exec", help_heading = "Result")]
+    pub json: bool,
+    /// Suppress progress output
+    #[arg(short, long, help_heading = "Result")]
+    pub quiet: bool,
 }
 
 #[cfg(feature = "swarm")]

@@ -246,6 +246,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
     Ok(RunOptions {
         revisions: Vec::new(),
+        is_built: false,
         plan_text: read.text.clone(),
         options,
         out: args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}"))),

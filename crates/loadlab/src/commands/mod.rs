@@ -6,6 +6,7 @@ pub mod about;
 pub mod agent;
 pub mod baseline;
 pub mod bench;
+pub mod bisect;
 pub mod check;
 pub mod clean;
 pub mod compare;

@@ -169,7 +169,11 @@ fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
     Ended::error(error.exit(), error)
 }
 
-fn own_exe() -> Result<PathBuf, Ended> {
+/// This program, which is its own guardian.
+///
+/// # Errors
+/// It cannot be found.
+pub fn own_exe() -> Result<PathBuf, Ended> {
     std::env::current_exe()
         .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}")))
 }
@@ -195,6 +199,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         senders: None,
         watch: Watch::default(),
         revisions: Vec::new(),
+        is_built: false,
         is_watched: !args.progress.quiet || args.ui.ui.is_some(),
         secrets: mask::secrets(),
     })

@@ -113,6 +113,7 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
         generator: Generator { cpus, io: Some(bench::io_of(args.io)) },
         watch: watch_of(&args.watch)?,
         revisions: Vec::new(),
+        is_built: false,
         is_watched: true,
         secrets: mask::secrets(),
     };

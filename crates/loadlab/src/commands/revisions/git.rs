@@ -9,6 +9,8 @@ use std::process::Command;
 use loadlab_record::manifest::RevisionFacts;
 use loadlab_record::units::plural;
 
+/// Digits of a commit that is shown.
+const SHORT: usize = 10;
 /// Changed files that a message names.
 const NAMED: usize = 3;
 
@@ -69,6 +71,29 @@ impl Repository {
         })?;
         let subject = git(&self.root, ["show", "-s", "--format=%s", &commit]).map_err(Failed::words)?;
         Ok(RevisionFacts { name: name.to_owned(), commit, subject: text(&subject) })
+    }
+
+    /// The revisions from one, which is part of it, to another: by first parents, oldest first.
+    ///
+    /// # Errors
+    /// In words: the one is not before the other.
+    pub fn between(&self, good: &RevisionFacts, bad: &RevisionFacts) -> Result<Vec<RevisionFacts>, String> {
+        let is_before = ["merge-base", "--is-ancestor", &good.commit, &bad.commit];
+        git(&self.root, is_before).map_err(|_| {
+            let (good, bad) = (&good.name, &bad.name);
+            format!("`{good}` is not before `{bad}`\nhint: `$(git merge-base {good} {bad})..{bad}` is what changed on the way")
+        })?;
+        let range = format!("{}..{}", good.commit, bad.commit);
+        let words = ["log", "--first-parent", "--reverse", "--format=%H %s", &range];
+        let out = git(&self.root, words).map_err(Failed::words)?;
+        let read = |line: &str| {
+            let (commit, subject) = line.split_once(' ').unwrap_or((line, ""));
+            let name = commit.get(..SHORT).unwrap_or(commit).to_owned();
+            RevisionFacts { name, commit: commit.to_owned(), subject: subject.to_owned() }
+        };
+        let mut all = vec![good.clone()];
+        all.extend(text(&out).lines().map(read));
+        Ok(all)
     }
 
     /// Refuses what would not be complete.

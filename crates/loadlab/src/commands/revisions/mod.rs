@@ -4,7 +4,7 @@
 //! written into the plan's own repository. All of them are in one folder, which goes with this process, however that ends.
 
 mod files;
-mod git;
+pub mod git;
 
 use std::path::{Path, PathBuf};
 
@@ -26,14 +26,13 @@ pub struct CheckedOut {
     pub facts: Vec<RevisionFacts>,
     /// What a reader should know about them.
     pub notes: Vec<String>,
-    folder: OwnFolder,
+    trees: Trees,
 }
 
 impl CheckedOut {
-    /// Removes the folders now; what cannot be removed is said.
+    /// Removes the trees now; what cannot be removed is said.
     pub fn remove(self) -> Option<String> {
-        let path = self.folder.path().display().to_string();
-        self.folder.remove().err().map(|error| format!("{path} remains: {error}\nhint: try `loadlab clean`"))
+        self.trees.remove()
     }
 }
 
@@ -58,16 +57,7 @@ pub fn check_out(
         facts.push(known);
     }
     let mut notes = Vec::new();
-    let plan = file_name(&read.path);
-    if let Some(changed) = repository.changed_since(&facts, &plan).map_err(bad)? {
-        match allow_dirty {
-            true => notes.push(format!("{changed}; they are left out")),
-            false => {
-                let hint = "commit or stash them; or --allow-dirty leaves them out";
-                return Err(bad(format!("{changed}\nhint: {hint}")));
-            }
-        }
-    }
+    notes.extend(changes(&repository, &facts, &read.path, allow_dirty).map_err(bad)?);
     if let [first, others @ ..] = facts.as_slice()
         && let Some(same) = others.iter().find(|other| other.commit == first.commit)
     {
@@ -76,22 +66,81 @@ pub fn check_out(
             first.name, same.name
         ));
     }
-    let folder =
-        OwnFolder::new(&std::env::temp_dir(), "revisions", guardian).map_err(|e| not_up(e.to_string()))?;
+    let trees = Trees::new(repository, guardian).map_err(not_up)?;
     let mut revisions = Vec::new();
-    for (number, known) in facts.iter().enumerate() {
-        let into = folder.path().join(number.to_string()).join(repository.name());
-        repository.check_out(known, &into).map_err(not_up)?;
-        let dir: PathBuf = into.join(repository.prefix()).components().collect();
-        let taken = files::complete(&repository, &read.text, &dir).map_err(not_up)?;
-        notes.extend(
-            taken.map(|taken| format!("`{}` has no {taken}: taken from the present tree", known.name)),
-        );
-        revisions.push(Revision { name: known.name.clone(), dir: Some(dir.display().to_string()) });
+    for known in &facts {
+        let (dir, taken) = trees.check_out(known, &read.text).map_err(not_up)?;
+        notes.extend(taken);
+        revisions.push(Revision { name: known.name.clone(), dir: Some(dir) });
     }
     let with = Options { revisions, ..read.read_with.clone() };
     let read = check::parse(&read.path, read.text.clone(), with, choice)?;
-    Ok(CheckedOut { read, facts, notes, folder })
+    Ok(CheckedOut { read, facts, notes, trees })
+}
+
+/// A folder with trees of revisions, which goes with this process, however that ends.
+pub struct Trees {
+    repository: Repository,
+    folder: OwnFolder,
+}
+
+impl Trees {
+    /// An empty one; the guardian removes it if this process cannot.
+    ///
+    /// # Errors
+    /// In words: it cannot be made.
+    pub fn new(repository: Repository, guardian: Guardian) -> Result<Trees, String> {
+        let folder =
+            OwnFolder::new(&std::env::temp_dir(), "revisions", guardian).map_err(|e| e.to_string())?;
+        Ok(Trees { repository, folder })
+    }
+
+    /// Whose revisions they are.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    /// Checks a revision out, with what the plan names and it does not have. Returns the plan's folder in it, and what a
+    /// reader should know.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check_out(&self, known: &RevisionFacts, plan: &str) -> Result<(String, Option<String>), String> {
+        let into = self.folder.path().join(&known.commit).join(self.repository.name());
+        let dir: PathBuf = into.join(self.repository.prefix()).components().collect();
+        if into.exists() {
+            return Ok((dir.display().to_string(), None));
+        }
+        self.repository.check_out(known, &into)?;
+        let taken = files::complete(&self.repository, plan, &dir)?;
+        let taken =
+            taken.map(|taken| format!("`{}` has no {taken}: taken from the present tree", known.name));
+        Ok((dir.display().to_string(), taken))
+    }
+
+    /// Removes them now; what cannot be removed is said.
+    pub fn remove(self) -> Option<String> {
+        let path = self.folder.path().display().to_string();
+        self.folder.remove().err().map(|error| format!("{path} remains: {error}\nhint: try `loadlab clean`"))
+    }
+}
+
+/// Changes of the tree that none of the revisions has: a remark, if they may be left out.
+///
+/// # Errors
+/// In words: they may not, or git cannot say.
+pub fn changes(
+    repository: &Repository,
+    revisions: &[RevisionFacts],
+    plan: &str,
+    allow_dirty: bool,
+) -> Result<Option<String>, String> {
+    match (repository.changed_since(revisions, &file_name(plan))?, allow_dirty) {
+        (Some(changed), false) => {
+            Err(format!("{changed}\nhint: commit or stash them; or --allow-dirty leaves them out"))
+        }
+        (changed, _) => Ok(changed.map(|changed| format!("{changed}; they are left out"))),
+    }
 }
 
 fn file_name(path: &str) -> PathBuf {

@@ -1,0 +1,488 @@
+//! `loadlab bisect`: revisions from a good one to a bad one → the one that changed a figure.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::bisect::{Bisection, Next};
+use loadlab_plan::{Options, Plan, Revision};
+use loadlab_record::expr::NumberKind;
+use loadlab_record::manifest::{FigureFacts, RevisionFacts};
+use loadlab_record::summary::{Summary, Verdict};
+use loadlab_record::units::{plural, significant};
+use loadlab_report::terminal;
+use loadlab_run::{Generator, RunError, RunOptions, Watch, conduct};
+use loadlab_system::{Cancel, guardian, open_files};
+use serde_json::{Value, json};
+
+use super::bench::default_threads;
+use super::check::{self, ReadPlan};
+use super::revisions::git::Repository;
+use super::revisions::{Trees, changes};
+use super::run::{GUARDIAN, default_out, own_exe};
+use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
+use crate::exit::{self, Ended, note};
+use crate::live::words;
+use crate::{mask, output, signals};
+
+/// Trials of a revision that may be INVALID one after the other.
+const MOST_INVALID: usize = 3;
+/// What `git bisect run` takes for "cannot be tested".
+const SKIP: u8 = 125;
+
+/// Runs it.
+pub fn command(args: &BisectArgs) -> Ended {
+    if args.exec {
+        return once(args);
+    }
+    match searched(args) {
+        Ok(ended) | Err(ended) => ended,
+    }
+}
+
+fn choice(args: &BisectArgs, set: Vec<(String, String)>) -> PlanChoice {
+    PlanChoice {
+        profile: args.profile.clone(),
+        set,
+        case: args.case.clone(),
+        tags: args.tags.clone(),
+        // Each revision has as many as the search wants.
+        trials: Some(1),
+        until_certain: false,
+        revisions: None,
+    }
+}
+
+/// One trial of the present tree, with an exit code for `git bisect run`.
+fn once(args: &BisectArgs) -> Ended {
+    let plan = PlanArgs { plan: PathBuf::from(&args.first), choice: choice(args, args.set.clone()) };
+    let read = match check::read_plan(&plan) {
+        Ok(read) => read,
+        // git stops at codes from 128 on: a plan that is wrong is wrong at all revisions.
+        Err(ended) => return ended.with_code(128),
+    };
+    let mut how = match how_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name)))
+    {
+        Ok(how) => how,
+        Err(ended) => return ended,
+    };
+    how.is_watched = false;
+    let cancel = match signals::cancel_on_signal() {
+        Ok(cancel) => cancel,
+        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+    };
+    let (exit, why) = match conduct(&read.plan, &how, &cancel, &|_| {}) {
+        Ok(result) => (result.exit, result.trials.iter().find_map(|trial| trial.failure.clone())),
+        Err(error) => (error.exit(), Some(error.to_string())),
+    };
+    let open = match exit {
+        Exit::Undecided => Some("too few requests to decide what the plan expects: a longer load has more"),
+        Exit::Invalid => Some("INVALID: the measurement cannot be trusted"),
+        _ => None,
+    };
+    why.as_deref().or(open).iter().for_each(|why| note(why));
+    let code = match exit {
+        Exit::Ok => 0,
+        Exit::Failed => 1,
+        Exit::BadPlan | Exit::Interrupted => 128,
+        Exit::NotUp | Exit::Invalid | Exit::CouldNotRun | Exit::Undecided => SKIP,
+    };
+    Ended::with(exit).with_code(code)
+}
+
+/// `p99 of POST /order` as conditions have it, and every other figure as it is.
+fn formula(figure: &str) -> String {
+    match figure.split_once(" of ") {
+        Some((of, step)) if !step.trim().is_empty() && !of.contains(['/', '\'', '"']) => {
+            format!("'tag.{}.{}'", step.trim().replace("${", "$${"), of.trim())
+        }
+        _ => figure.to_owned(),
+    }
+}
+
+/// The plan with the figure as the first that matters, and what is known of the figure.
+fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, FigureFacts), Ended> {
+    let read_with = |set: Vec<(String, String)>| {
+        let choice = choice(args, set);
+        let read = check::read_plan(&PlanArgs { plan: plan.to_owned(), choice: choice.clone() })?;
+        Ok::<_, Ended>((read, choice))
+    };
+    let (mut read, mut choice) = read_with(args.set.clone())?;
+    let has = |plan: &Plan| plan.cases().iter().all(|c| c.figures.iter().any(|f| f.name == args.figure));
+    if !has(&read.plan) {
+        let figures = json!({ args.figure.as_str(): formula(&args.figure) }).to_string();
+        let set = args.set.iter().cloned().chain([("figures".to_owned(), figures)]).collect();
+        (read, choice) = read_with(set)?;
+    }
+    let [case] = read.plan.cases() else {
+        let names: Vec<String> = read.plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
+        let why = format!("the plan has {} cases, and one is searched for", names.len());
+        let hint = format!("--case names it: {}", names.join(", "));
+        return Err(Ended::error(Exit::BadPlan, format!("{why}\nhint: {hint}")));
+    };
+    let found = case.figures.iter().find(|f| f.name == args.figure);
+    let facts = loadlab_run::figures_of_case(case).into_iter().find(|f| f.name == args.figure);
+    match (found, facts) {
+        (Some(_), Some(facts)) => Ok((read, choice, facts)),
+        _ => Err(Ended::error(Exit::BadPlan, format!("the plan has no figure `{}`", args.figure))),
+    }
+}
+
+fn how_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, Ended> {
+    let mut options = read.options.clone();
+    options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
+    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    Ok(RunOptions {
+        plan_text: read.text.clone(),
+        options,
+        out,
+        resumes: false,
+        exe: own_exe()?,
+        guardian_arg: GUARDIAN.to_owned(),
+        allow_hosts: args.allow_host.clone(),
+        resolved: args.resolve.clone(),
+        threads: default_threads(&[]),
+        generator: Generator::default(),
+        senders: None,
+        watch: Watch::default(),
+        revisions: Vec::new(),
+        is_built: false,
+        is_watched: false,
+        secrets: mask::secrets(),
+    })
+}
+
+/// A search in progress.
+struct Search<'a> {
+    args: &'a BisectArgs,
+    read: ReadPlan,
+    choice: PlanChoice,
+    figure: FigureFacts,
+    /// From the good one to the bad one.
+    revisions: Vec<RevisionFacts>,
+    trees: Trees,
+    out: PathBuf,
+    cancel: Cancel,
+    /// Of each revision that is built.
+    built: Vec<bool>,
+    /// Revision, value, record.
+    trials: Vec<(usize, f64, PathBuf)>,
+    /// Revision, and why it is skipped.
+    skipped: Vec<(usize, String)>,
+    made: usize,
+}
+
+/// A trial of a revision.
+enum Measured {
+    Value(f64),
+    Invalid,
+    /// It does not build, or does not come up.
+    Skipped(String),
+}
+
+fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
+    let bad = |why: String| Ended::error(Exit::BadPlan, why);
+    let range = args::revisions(&args.first).map_err(bad)?;
+    let [good_name, bad_name] = range.0.as_slice() else {
+        return Err(bad("a search has two ends: `GOOD..BAD`".to_owned()));
+    };
+    let plan = args.plan.clone().unwrap_or_default();
+    let (read, choice, figure) = with_figure(args, &plan)?;
+    let repository = Repository::of(Path::new(&read.plan.dir)).map_err(bad)?;
+    let (good, last) =
+        (repository.revision(good_name).map_err(bad)?, repository.revision(bad_name).map_err(bad)?);
+    let revisions = repository.between(&good, &last).map_err(bad)?;
+    if revisions.len() < 2 {
+        return Err(bad(format!(
+            "`{good_name}` and `{bad_name}` are the same commit: nothing changed between them"
+        )));
+    }
+    let changed = changes(&repository, &[good, last], &read.path, args.allow_dirty).map_err(bad)?;
+    changed.iter().for_each(|text| note(text));
+    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    let _ = open_files::raise();
+    let cancel = signals::cancel_on_signal()
+        .map_err(|error| Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")))?;
+    let not_up = |why: String| Ended::error(Exit::NotUp, why);
+    let guardian = guardian::spawn(&own_exe()?, GUARDIAN).map_err(|error| not_up(error.to_string()))?;
+    let trees = Trees::new(repository, guardian).map_err(not_up)?;
+    let out = args.out.clone().unwrap_or_else(|| default_out(&format!("{}-bisect", read.plan.name)));
+    let built = vec![false; revisions.len()];
+    let mut all = Search {
+        args,
+        read,
+        choice,
+        figure,
+        revisions,
+        trees,
+        out,
+        cancel,
+        built,
+        trials: Vec::new(),
+        skipped: Vec::new(),
+        made: 0,
+    };
+    let ended = all.search();
+    all.trees.remove().iter().for_each(|text| note(text));
+    ended
+}
+
+impl Search<'_> {
+    fn search(&mut self) -> Result<Ended, Ended> {
+        let began = Instant::now();
+        let seed = u64::from(std::process::id());
+        let last = self.revisions.len() - 1;
+        let mut search = Bisection::new(last, self.args.confidence, self.args.at_most as usize, seed);
+        let what = plural(last as u64, "revision", "revisions");
+        self.say(&format!("{what} to search, for what changed {}", self.figure.name));
+        let mut invalid = 0;
+        let next = loop {
+            let next = search.next();
+            let Next::Measure(revision) = next else { break next };
+            let is_over = self.args.budget.is_some_and(|ns| began.elapsed() >= Duration::from_nanos(ns));
+            if is_over {
+                break Next::NotCertain(search.likeliest());
+            }
+            match self.measure(revision)? {
+                Measured::Value(value) => {
+                    invalid = 0;
+                    search.measured(revision, self.on_scale(value)?);
+                    self.tell(revision, value, &search);
+                }
+                Measured::Invalid if invalid + 1 < MOST_INVALID => invalid += 1,
+                Measured::Invalid => {
+                    let why =
+                        format!("{MOST_INVALID} trials in a row are INVALID: see {}", self.out.display());
+                    return Err(Ended::error(Exit::Invalid, why));
+                }
+                Measured::Skipped(why) => {
+                    self.say(&format!("{}: skipped: {why}", self.named(revision)));
+                    self.skipped.push((revision, why));
+                    search.cannot_measure(revision);
+                }
+            }
+        };
+        self.finish(&next, &search)
+    }
+
+    /// One trial of a revision.
+    fn measure(&mut self, revision: usize) -> Result<Measured, Ended> {
+        let known = self.revisions[revision].clone();
+        if let Err(why) = self.trees.repository().check_submodules(&known) {
+            return Ok(Measured::Skipped(first_line(&why)));
+        }
+        let failed = |why: String| Ended::error(Exit::NotUp, why);
+        let (dir, taken) = self.trees.check_out(&known, &self.read.text).map_err(failed)?;
+        taken.iter().for_each(|text| note(text));
+        let revisions = vec![Revision { name: known.name.clone(), dir: Some(dir) }];
+        let with = Options { revisions, ..self.read.read_with.clone() };
+        let read = check::parse(&self.read.path, self.read.text.clone(), with, &self.choice)?;
+        self.made += 1;
+        let out = self.out.join(format!("{:03}-{}", self.made, known.name.replace('/', "-")));
+        let mut how = how_of(self.args, &read, out.clone())?;
+        (how.revisions, how.is_built) = (vec![known], self.built[revision]);
+        let result = match conduct(&read.plan, &how, &self.cancel, &|_| {}) {
+            Ok(result) => result,
+            Err(RunError::NotUp(why)) => return Ok(Measured::Skipped(first_line(&why))),
+            Err(error) => return Err(Ended::error(error.exit(), error)),
+        };
+        self.built[revision] = true;
+        if self.cancel.is_cancelled() {
+            return Err(Ended::error(
+                Exit::Interrupted,
+                format!("interrupted; the trials are in {}", self.out.display()),
+            ));
+        }
+        let Some(trial) = result.trials.into_iter().next() else { return Ok(Measured::Invalid) };
+        let why = trial.failure.as_deref().map(first_line);
+        match (trial.summary, result.exit) {
+            (None, Exit::CouldNotRun) => Err(Ended::error(Exit::CouldNotRun, why.unwrap_or_default())),
+            (None, _) => Ok(Measured::Skipped(why.unwrap_or_else(|| "nothing was measured".to_owned()))),
+            (Some(summary), _) if summary.verdict == Verdict::Invalid => Ok(Measured::Invalid),
+            (Some(summary), _) => match self.value(&summary) {
+                Ok(value) => {
+                    self.trials.push((revision, value, out));
+                    Ok(Measured::Value(value))
+                }
+                Err(why) => Err(Ended::error(Exit::Undecided, why)),
+            },
+        }
+    }
+
+    fn value(&self, summary: &Summary) -> Result<f64, String> {
+        let name = &self.figure.name;
+        let figure = summary.figures.get(name);
+        figure.and_then(|figure| figure.value).ok_or_else(|| {
+            let few = figure.and_then(|figure| figure.few);
+            let why = match few {
+                Some(few) => format!("it needs {} requests, and there were {}", few.needed, few.samples),
+                None => {
+                    figure.and_then(|f| f.note.clone()).unwrap_or_else(|| "nothing reports it".to_owned())
+                }
+            };
+            let hint = "a longer load, or a figure that takes fewer requests";
+            format!("`{name}` is not known in a trial: {why}\nhint: {hint}")
+        })
+    }
+
+    /// Times, rates and sizes by their logarithm; shares as they are.
+    fn on_scale(&self, value: f64) -> Result<f64, Ended> {
+        match self.is_ratio() {
+            false => Ok(value),
+            true if value > 0.0 => Ok(value.ln()),
+            true => {
+                let why = format!("`{}` is {value} in a trial, so there is no ratio", self.figure.name);
+                Err(Ended::error(Exit::Undecided, why))
+            }
+        }
+    }
+
+    fn is_ratio(&self) -> bool {
+        self.figure.kind != NumberKind::Fraction
+    }
+
+    fn named(&self, revision: usize) -> String {
+        let known = &self.revisions[revision];
+        format!("{} ({})", known.name, known.subject)
+    }
+
+    fn say(&self, text: &str) {
+        if !self.args.quiet {
+            exit::line(text);
+        }
+    }
+
+    fn shown(&self, value: f64) -> String {
+        let value = loadlab_record::figure::FigureValue { value: Some(value), ..Default::default() };
+        words::figure(&self.figure, &value)
+    }
+
+    fn tell(&self, revision: usize, value: f64, search: &Bisection) {
+        let likeliest = search.likeliest();
+        let so_far = match likeliest.first() {
+            Some((k, p)) if *p >= 0.1 => {
+                format!("; likeliest so far {} ({})", self.revisions[*k].name, percent(*p))
+            }
+            _ => String::new(),
+        };
+        let number = search.trials();
+        self.say(&format!("[{number}] {}: {}{so_far}", self.named(revision), self.shown(value)));
+    }
+
+    fn shift(&self, search: &Bisection, first_bad: usize) -> Option<f64> {
+        let shift = search.shift(first_bad)?;
+        Some(if self.is_ratio() { shift.exp() } else { shift })
+    }
+
+    fn finish(&self, next: &Next, search: &Bisection) -> Result<Ended, Ended> {
+        let (verdict, named) = match next {
+            Next::Found(named) => ("found", named.as_slice()),
+            Next::NoDifference => ("no_difference", &[][..]),
+            Next::NotCertain(named) => ("not_certain", named.as_slice()),
+            Next::Measure(_) => ("not_certain", &[][..]),
+        };
+        let exit = if verdict == "found" { Exit::Ok } else { Exit::Undecided };
+        let document = self.document(verdict, named, search, exit);
+        let file = self.out.join("bisect.json");
+        let text = format!("{document:#}\n");
+        std::fs::create_dir_all(&self.out).and_then(|()| std::fs::write(&file, text)).map_err(|error| {
+            Ended::error(Exit::CouldNotRun, format!("cannot write {}: {error}", file.display()))
+        })?;
+        match self.args.json {
+            true => output::print_json(&document),
+            false => self.print(verdict, named, search),
+        }
+        Ok(Ended::with(exit))
+    }
+
+    fn print(&self, verdict: &str, named: &[(usize, f64)], search: &Bisection) {
+        let figure = &self.figure.name;
+        let trials = plural(search.trials() as u64, "trial", "trials");
+        let by = |k: usize| match (self.shift(search, k), self.is_ratio()) {
+            (Some(ratio), true) => format!(", {figure} {} × from there", significant(ratio, 3)),
+            (Some(points), false) => format!(", {figure} {:+.2} points from there", points * 100.0),
+            (None, _) => String::new(),
+        };
+        let together: f64 = named.iter().map(|(_, p)| p).sum();
+        let line = match (verdict, named) {
+            ("found", [(k, p)]) => {
+                format!("{} changed it: {}, after {trials}{}", self.named(*k), percent(*p), by(*k))
+            }
+            ("found", several) => {
+                let all: Vec<String> = several.iter().map(|(k, _)| self.named(*k)).collect();
+                let k = several.iter().map(|(k, _)| *k).max().unwrap_or(1);
+                let of = format!("{} after {trials}{}", percent(together), by(k));
+                format!(
+                    "one of these changed it ({of}); those between cannot be measured: {}",
+                    all.join(", ")
+                )
+            }
+            ("no_difference", _) => {
+                format!(
+                    "{} and {} do not differ in {figure}, after {trials}",
+                    self.named(0),
+                    self.named(self.revisions.len() - 1)
+                )
+            }
+            (_, [(k, p), ..]) => {
+                format!("not certain after {trials}; the likeliest is {}: {}", self.named(*k), percent(*p))
+            }
+            _ => format!("not certain after {trials}: an end cannot be measured"),
+        };
+        let mut lines = String::new();
+        terminal::hanging(&mut lines, "", &line, output::out_width(), str::to_owned);
+        output::print(&format!("{lines}\n"));
+        for (revision, known) in self.revisions.iter().enumerate() {
+            let mut own: Vec<f64> = self.trials.iter().filter(|t| t.0 == revision).map(|t| t.1).collect();
+            own.sort_by(f64::total_cmp);
+            let skipped = self.skipped.iter().find(|skipped| skipped.0 == revision);
+            let mark = if named.iter().any(|(k, p)| *k == revision && *p >= 0.1) { "→" } else { " " };
+            let text = match (own.get(own.len() / 2), skipped) {
+                (Some(median), _) => {
+                    format!("{}, {}", self.shown(*median), plural(own.len() as u64, "trial", "trials"))
+                }
+                (None, Some((_, why))) => format!("skipped: {why}"),
+                (None, None) => continue,
+            };
+            output::print(&format!("{mark} {}  {text}  {}\n", known.name, known.subject));
+        }
+        output::print(&format!("\nrecords: {}\n", self.out.display()));
+    }
+
+    fn document(&self, verdict: &str, named: &[(usize, f64)], search: &Bisection, exit: Exit) -> Value {
+        let revision =
+            |k: usize| json!({ "commit": self.revisions[k].commit, "subject": self.revisions[k].subject });
+        let with = |k: usize, key: &str, value: Value| {
+            let mut of = revision(k);
+            of[key] = value;
+            of
+        };
+        let trial = |(k, value, record): &(usize, f64, PathBuf)| {
+            let mut of = with(*k, "value", json!(value));
+            of["record"] = json!(record.display().to_string());
+            of
+        };
+        json!({
+            "figure": self.figure.name,
+            "good": revision(0),
+            "bad": revision(self.revisions.len() - 1),
+            "revisions": self.revisions.len() - 1,
+            "verdict": verdict,
+            "exit": exit.code(),
+            "first_bad": named.iter().map(|(k, p)| with(*k, "probability", json!(p))).collect::<Vec<_>>(),
+            "scale": if self.is_ratio() { "ratio" } else { "difference" },
+            "effect": named.first().and_then(|(k, _)| self.shift(search, *k)),
+            "trials": self.trials.iter().map(trial).collect::<Vec<_>>(),
+            "skipped": self.skipped.iter().map(|(k, why)| with(*k, "why", json!(why))).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn percent(share: f64) -> String {
+    // What is nearly sure is not 100 %.
+    format!("{:.0} %", (share * 100.0).min(99.0))
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
