@@ -17,7 +17,7 @@ use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 use crate::test_programs::{run_all, run_named};
-use crate::{big_report, book, dist, swarm_figures};
+use crate::{big_report, book, changes, dist, swarm_figures};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 10] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 13] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -61,6 +61,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("planted", &planted::long),
         ("swarm", &swarm_figures::long),
         ("faults", &faults),
+        ("simulated changes", &changes::simulated),
+        ("equal servers", &changes::equal),
+        ("bisect", &changes::searched),
         ("rounds", &rounds),
     ];
     for (name, work) in all {

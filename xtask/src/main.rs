@@ -13,6 +13,7 @@ mod book;
 #[allow(dead_code)]
 #[path = "../../crates/report/tests/support/browser.rs"]
 mod browser;
+mod changes;
 mod command;
 mod dist;
 mod house;
