@@ -20,7 +20,7 @@ use crate::diagnosed::DiagnosedRun;
 use crate::differences::{self, Comparing};
 use crate::labels::{Labels, described};
 use crate::metric::{self, Metric};
-use crate::pairs::pairs;
+use crate::pairs::pairs_among;
 use crate::scalability::{Scalability, scalability};
 
 /// Findings of a run.
@@ -44,7 +44,7 @@ pub struct Findings<'a> {
     pub are_of_plan: bool,
     /// Made for a first impression.
     pub quick: bool,
-    /// Which cases are compared with which, see [`pairs`].
+    /// Which cases are compared with which, see [`pairs_among`].
     pub pairs: Vec<(usize, usize)>,
     /// How its cases are compared after every round, if its trials went on until that was certain.
     pub design: Option<Design>,
@@ -109,7 +109,7 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
         figures,
         are_of_plan,
         quick,
-        pairs: pairs(&run.manifest),
+        pairs: pairs_among(&run.cases.iter().map(|c| &c.facts).collect::<Vec<_>>(), &run.manifest.revisions),
         design: Design::of(&run.manifest),
     };
     if found.no_differences.is_none() && !is_search {

@@ -1,6 +1,6 @@
 //! Which cases of a run are compared with which.
 
-use loadlab_record::manifest::{CaseFacts, Manifest, base_among};
+use loadlab_record::manifest::{CaseFacts, Manifest, RevisionFacts, base_among};
 
 /// The axis of revisions.
 const REVISION: &str = "revision";
@@ -8,8 +8,12 @@ const REVISION: &str = "revision";
 /// Which cases of a run are compared with which: (base, other), by their places. At several revisions each case is
 /// compared with itself at the first one; otherwise all are compared with one.
 pub fn pairs(manifest: &Manifest) -> Vec<(usize, usize)> {
-    let cases = &manifest.cases;
-    let Some(first) = manifest.revisions.first() else {
+    pairs_among(&manifest.cases.iter().collect::<Vec<_>>(), &manifest.revisions)
+}
+
+/// The same of some cases of a run, by their places among these.
+pub fn pairs_among(cases: &[&CaseFacts], revisions: &[RevisionFacts]) -> Vec<(usize, usize)> {
+    let Some(first) = revisions.first() else {
         let base = base_among(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
         let is_other = |other: &usize| *other != base && cases[*other].control_of.is_none();
         return (0..cases.len()).filter(is_other).map(|other| (base, other)).collect();
