@@ -51,9 +51,14 @@ pub fn check(release: &Release) -> Outcome {
     let refused = job.run(&program, "errors == 1", TOKEN)?;
     refused.ensure(1, "FAIL", 1)?;
     ensure!(refused.said.contains("::warning"), "no warning: {}", refused.said);
+    // Of two revisions that are one, after one trial each, nothing can be told.
+    let compared = job.compare(&program, "v1..v2")?;
+    compared.ensure(6, "Verdict: cannot tell", refused.comments.len())?;
+    ensure!(compared.summary.contains("v1") && compared.summary.contains("v2"), "{}", compared.summary);
     let is_shown = [&failed, &again, &broken, &refused].iter().any(|done| done.said.contains(TOKEN));
     ensure!(!is_shown, "the token is printed");
-    Ok("a runner's steps: passed, failed, broken and missing plans; one comment, replaced".to_owned())
+    Ok("a runner's steps: passed, failed, broken and missing plans, two revisions; one comment, replaced"
+        .to_owned())
 }
 
 /// A job: a workspace, a pull request, and where comments go.
@@ -79,6 +84,25 @@ impl Job {
 
     /// Runs the action once, with a plan that has an expectation.
     fn run(&self, loadlab: &str, expected: &str, token: &str) -> Result<Done> {
+        self.act(loadlab, expected, token, "")
+    }
+
+    /// Runs it in a repository, to compare two revisions.
+    fn compare(&self, loadlab: &str, revisions: &str) -> Result<Done> {
+        let user = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"];
+        for words in [
+            &["init", "--quiet"][..],
+            &["commit", "--quiet", "--allow-empty", "--message", "One"],
+            &["tag", "v1"],
+            &["tag", "v2"],
+        ] {
+            let mut git = program("git");
+            captured(git.arg("-C").arg(self.dir.path()).args(user).args(words), QUICK)?.ok("git")?;
+        }
+        self.act(loadlab, "errors == 0", "", revisions)
+    }
+
+    fn act(&self, loadlab: &str, expected: &str, token: &str, compare: &str) -> Result<Done> {
         let plan = format!(
             "loadlab: 1\nname: action\nload:\n  users: 2\n  requests: 40\n  journey:\n    - get: {}\nexpect: [\"{expected}\"]\n",
             self.url
@@ -86,6 +110,7 @@ impl Job {
         fs::write(self.dir.path().join("plan.yaml"), plan)?;
         let inputs = [
             ("plan", "plan.yaml"),
+            ("compare", compare),
             ("options", "\n  --trials=1  \n\n--set\nload.users=3\n"),
             ("loadlab", loadlab),
             ("out", "load"),
