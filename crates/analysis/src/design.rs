@@ -7,7 +7,8 @@
 //! - Cases are compared in pairs ([`pairs`]). The figures that decide are those that the plan names; if it names none,
 //!   goodput, median and 99th percentile. The others are compared as well, but nobody waits for them.
 //! - The level of 5 % is divided over all comparisons and figures ([`levels`]).
-//! - A round in which a case was not measured, or its figure is known only as a bound, says nothing about that figure.
+//! - A round counts if both cases have a trial in it that can be trusted. One in which a figure is unknown in either, or
+//!   known only as a bound, says nothing about that figure.
 
 use loadlab_record::manifest::{FigureFacts, Manifest, UntilCertain};
 use loadlab_record::summary::Summary;
@@ -20,9 +21,6 @@ use crate::compare::{
 use crate::metric::{Better, Metric, Value};
 use crate::pairs::pairs;
 use crate::sequential::{Question, Sequential, fewest_rounds, levels};
-
-/// Figures of one pair of cases, for their seeds.
-const MOST_FIGURES: u64 = 1 << 16;
 
 /// How the cases of a run are compared, after every round.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,12 +136,12 @@ impl Design {
     /// The figures that decide, after the rounds that both cases have. `control` is the base once more.
     pub fn deciding(&self, base: &Side<'_>, other: &Side<'_>, control: Option<&Side<'_>>) -> Vec<Standing> {
         let sides = (base, other, control);
-        let deciding = self.figures.iter().enumerate().filter(|(_, figure)| figure.decides);
-        let standing = |(place, figure)| {
+        let deciding = self.figures.iter().filter(|figure| figure.decides);
+        let standing = |figure| {
             // What is visible only matters to what was called.
-            let bare = self.standing(place, figure, (base, other, None), self.within);
+            let bare = self.standing(figure, (base, other, None), self.within);
             match bare.call() {
-                Call::Better | Call::Worse => self.standing(place, figure, sides, self.within),
+                Call::Better | Call::Worse => self.standing(figure, sides, self.within),
                 Call::Same | Call::CannotTell => bare,
             }
         };
@@ -159,10 +157,10 @@ impl Design {
         options: Options,
     ) -> Comparison {
         let (of_base, of_other) = (base.rounds_of(other), other.rounds_of(base));
-        let row = |(place, figure): (usize, &Figure)| {
+        let row = |figure: &Figure| {
             let values = |trials: &[(u32, &Summary)]| trials.iter().map(|t| figure.metric.of(t.1)).collect();
             let values: (Vec<Value>, Vec<Value>) = (values(&of_base), values(&of_other));
-            let standing = self.standing(place, figure, (base, other, control), options.equivalence_margin);
+            let standing = self.standing(figure, (base, other, control), options.equivalence_margin);
             row(standing, values)
         };
         let (fewest, common) = (self.fewest_rounds(), of_base.len());
@@ -175,7 +173,7 @@ impl Design {
             other: other.name.clone(),
             method: Method::Sequential,
             trials: (of_base.len(), of_other.len()),
-            rows: self.figures.iter().enumerate().filter_map(row).collect(),
+            rows: self.figures.iter().filter_map(row).collect(),
             why_not,
             moved: moved(&of_base, &of_other),
             left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
@@ -185,15 +183,14 @@ impl Design {
 
     fn standing(
         &self,
-        place: usize,
         figure: &Figure,
         (base, other, control): (&Side<'_>, &Side<'_>, Option<&Side<'_>>),
         within: f64,
     ) -> Standing {
         let metric = figure.metric.clone();
-        let (test, differs) = self.test(place, figure, (base, other), within);
+        let (test, differs) = self.test(figure, (base, other), within);
         let of_control = |control| {
-            let answer = self.test(place, figure, (base, control), within).0.answer();
+            let answer = self.test(figure, (base, control), within).0.answer();
             let end = |end: Option<f64>| end.map_or(f64::INFINITY, f64::abs);
             end(answer.low).max(end(answer.high))
         };
@@ -204,24 +201,22 @@ impl Design {
     /// A figure of two cases after their rounds, and whether they differ in any.
     fn test(
         &self,
-        place: usize,
         figure: &Figure,
         (base, other): (&Side<'_>, &Side<'_>),
         within: f64,
     ) -> (Sequential, bool) {
         let metric = &figure.metric;
         let scale = scale_of(metric);
-        let seed = self.seed.wrapping_add(seed_of(&base.name, &other.name));
         let mut test = Sequential::new(Question {
             level: figure.level,
             same: same_range(scale, within),
             at_most: self.at_most,
             less_is_better: metric.better() != Better::More,
-            seed: seed.wrapping_add(place as u64 % MOST_FIGURES),
+            seed: self.seed ^ seed_of(&base.name, &other.name, &metric.id),
         });
         let mut differs = false;
         for (base, other) in rounds(base, other) {
-            let number = |summary: Option<&Summary>| number(metric.of(summary?), scale);
+            let number = |summary: &Summary| number(metric.of(summary), scale);
             let difference = number(base).zip(number(other)).map(|(base, other)| other - base);
             differs |= difference.is_some_and(|d| d != 0.0);
             test.push(difference);
@@ -230,14 +225,18 @@ impl Design {
     }
 }
 
-/// A round's trials of two cases.
-type Round<'a> = (Option<&'a Summary>, Option<&'a Summary>);
-
-/// All rounds until the last that both cases have.
-fn rounds<'a>(base: &Side<'a>, other: &Side<'a>) -> Vec<Round<'a>> {
-    let of = |side: &Side<'a>, round: u32| side.trials.iter().find(|t| t.0 == round).map(|t| t.1);
-    let last = |side: &Side<'_>| side.trials.iter().map(|t| t.0).max().unwrap_or(0);
-    (1..=last(base).min(last(other))).map(|round| (of(base, round), of(other, round))).collect()
+/// The trials of the rounds that both cases have, in their order.
+fn rounds<'a>(base: &Side<'a>, other: &Side<'a>) -> Vec<(&'a Summary, &'a Summary)> {
+    let mut both: Vec<(u32, &Summary, &Summary)> = base
+        .trials
+        .iter()
+        .filter_map(|(round, of_base)| {
+            let of_other = other.trials.iter().find(|trial| trial.0 == *round)?.1;
+            Some((*round, *of_base, of_other))
+        })
+        .collect();
+    both.sort_by_key(|(round, ..)| *round);
+    both.into_iter().map(|(_, base, other)| (base, other)).collect()
 }
 
 /// On the scale of the comparison; a bound is none.
@@ -249,12 +248,10 @@ fn number(value: Value, scale: Scale) -> Option<f64> {
     }
 }
 
-/// FNV-1a: whatever distinguishes pairs of cases.
-fn seed_of(base: &str, other: &str) -> u64 {
-    let bytes = base.bytes().chain([0]).chain(other.bytes());
-    let hash = bytes
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    hash.wrapping_mul(MOST_FIGURES)
+/// FNV-1a of what the test is about.
+fn seed_of(base: &str, other: &str, figure: &str) -> u64 {
+    let bytes = [base, other, figure].into_iter().flat_map(|name| name.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// `None`: no trial reports it, or it is a share that is zero everywhere.

@@ -7,7 +7,8 @@ use crate::chance::Chance;
 const REVISIONS: usize = 64;
 const SHIFT: f64 = 0.08;
 const NOISE: f64 = 0.02;
-const RUNS: u64 = 200;
+/// `cargo xtask long` makes more of them.
+const RUNS: u64 = if option_env!("LOADLAB_TEST_LONG").is_some() { 200 } else { 60 };
 
 #[derive(Clone, Copy, Debug)]
 enum Noise {
@@ -114,7 +115,7 @@ fn ends_that_do_not_differ_are_not_searched() {
     });
     // 1 % at each of nine looks, which are much alike.
     let found = found.count();
-    assert!(found <= 16, "{found} of {RUNS}");
+    assert!(found as u64 * 100 <= 8 * RUNS, "{found} of {RUNS}");
 }
 
 #[test]

@@ -153,6 +153,25 @@ fn nobody_waits_for_what_no_round_can_settle() {
 }
 
 #[test]
+fn rounds_that_cannot_be_trusted_do_not_end_the_waiting() {
+    // Of twelve rounds nine are INVALID: the other three settle nothing, and more of them would.
+    let mut rounds = Rounds::new(12, 0.5, [0.001; 3]);
+    rounds.0[1][..9].iter_mut().for_each(|trial| trial.verdict = Verdict::Invalid);
+    let [base, other, _] = rounds.sides();
+    let goodput = &design(&[]).deciding(&base, &other, None)[0];
+    assert_eq!((&*goodput.metric.id, goodput.call(), goodput.is_open()), ("goodput", Call::CannotTell, true));
+    // In whatever order they were made, rounds are judged by their numbers.
+    let rounds = Rounds::new(20, 0.95, [0.02; 3]);
+    let [base, mut other, _] = rounds.sides();
+    let before = design(&[]).compare(&base, &other, None, Options::default());
+    other.trials.rotate_left(7);
+    let design = design(&[]);
+    let standings = [design.deciding(&base, &other, None), design.deciding(&base, &rounds.sides()[1], None)];
+    assert_eq!(standings[0][0].effect(), standings[1][0].effect());
+    assert_eq!(row(&before, "goodput").0, standings[0][0].call());
+}
+
+#[test]
 fn before_the_fewest_rounds_nothing_is_settled_whatever_they_hold() {
     let design = design(&[]);
     let fewest = design.fewest_rounds();

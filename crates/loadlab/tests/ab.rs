@@ -302,6 +302,9 @@ fn bisect_refuses_what_it_cannot_search() {
         .expect(2, &["tag.GET /nowhere"]);
     bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "speed"]).expect(2, &["speed"]);
     bisect(&["v1..HEAD"]).expect(2, &["PLAN"]);
+    shop.file("load/plan.yaml", &Shop::plan("trials: 5\n").replace("cp ../ms", "cp ../price"));
+    let ran = bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "median"]);
+    ran.expect(3, &[" end ", "cannot be measured: build of web at"]);
     let two = Shop::plan("matrix: [{ name: a, x: 1 }, { name: b, x: 2 }]\n");
     shop.file("load/plan.yaml", &two);
     bisect(&["v1..HEAD", "load/plan.yaml"]).expect(2, &["the plan has 2 cases", "--case names it: `a`, `b`"]);

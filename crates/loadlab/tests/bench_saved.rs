@@ -244,6 +244,8 @@ fn two_urls_are_loaded_until_it_is_certain_which_is_faster() {
     assert!((7..=30).contains(&rounds) && row["visible"].is_number(), "{row}");
     let manifest: Value = serde_json::from_str(&lab.read("kept/manifest.json")).expect("JSON");
     assert_eq!(manifest["until_certain"]["ended"], "settled");
+    let words = ["bench", &base, "--vs", &other, "--until-certain", "--equivalence-margin", "0%"];
+    lab.loadlab(&words).expect(2, &["--until-certain takes an --equivalence-margin above 0"]);
     let words = ["bench", &base, "--vs", &other, "--until-certain", "--trials", "5"];
     lab.loadlab(&words).expect(2, &["--until-certain", "cannot be used with", "--trials"]);
 }

@@ -4,6 +4,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::run_support::{Lab, component, eventually, plan};
+use crate::run_swarm::run_local;
+use crate::run_ui::driver::Browser;
+use crate::run_ui::page_in;
 
 /// Three cases whose requests take so long, in milliseconds; one figure decides.
 fn three(trials: &str) -> String {
@@ -45,6 +48,19 @@ fn a_difference_and_that_there_is_none_are_found_and_then_nothing_more_is_measur
     assert!(counts.iter().all(|n| (6..=20).contains(n)), "{counts:?}");
     assert!(ran.err.contains("recording at most 80 trials"), "{}", ran.err);
     assert!(ran.err.contains(&format!("settled after {} rounds", counts[0])), "{}", ran.err);
+
+    // The order in a round is drawn: not always the plan's, nor one that moves on by a case each time.
+    let started =
+        ran.err.lines().filter_map(|line| line.strip_prefix('[')?.split_once("] ").map(|(_, what)| what));
+    let mut orders = std::collections::BTreeMap::<&str, Vec<&str>>::new();
+    for (case, round) in started.filter_map(|what| what.rsplit_once(", trial ")) {
+        orders.entry(round).or_default().push(case);
+    }
+    let whole: std::collections::BTreeSet<_> =
+        orders.into_values().filter(|order| order.len() == 4).collect();
+    let cases = ["base", "slow", "again", "base (control)"];
+    let is_turned = |order: &Vec<&str>| (0..4).any(|by| (0..4).all(|i| order[i] == cases[(i + by) % 4]));
+    assert!(whole.len() >= 3 && !whole.iter().all(is_turned), "{whole:?}");
 
     // A report that is made later says the same.
     let name = lab.run_name();
@@ -114,4 +130,32 @@ fn a_run_that_was_killed_goes_on_in_the_order_that_was_drawn() {
     assert_eq!((&until["seed"], &until["ended"]), (&seed, &"settled".into()));
     assert_eq!(trials(&lab, "base")[..before.len()], before[..]);
     assert!(trials(&lab, "base").len() <= 20);
+}
+
+#[test]
+fn the_page_shows_how_near_each_comparison_is() {
+    let lab = Lab::new();
+    let mut browser = Browser::start();
+    let mut running = lab.start(&three("{ until: certain, within: 50%, at_most: 20 }"), &["--ui"]);
+    running.until_told("live in the browser: http://127.0.0.1:");
+    browser.visit(&page_in(&lab.read("stderr")));
+    browser.until("document.querySelector('#settling li')?.textContent.includes('of at most 20')");
+    let lines = browser.value("[...document.querySelectorAll('#settling li')].map((li) => li.textContent)");
+    let lines: Vec<&str> = lines.as_array().expect("lines").iter().filter_map(Value::as_str).collect();
+    assert!(lines.len() == 3 && lines[1].starts_with("“slow” against “base”: median "), "{lines:?}");
+    assert!(lines[2].starts_with("“again” against “base”: median "), "{lines:?}");
+    assert_eq!(browser.value("document.getElementById('settling').hidden"), false);
+    running.signal(Signal::INT);
+    assert_eq!(running.end().code, Some(130));
+}
+
+#[test]
+fn agents_measure_the_control_as_well() {
+    let lab = Lab::new();
+    let ran = run_local(&lab, &three("{ until: certain, budget: 1ms }"), &["--swarm", "local:2"]);
+    let names = ["base", "slow", "again", "base-control"];
+    let ok = names.map(|case| lab.record().summary(case, 1)["requests"]["ok"].clone());
+    assert!(ok.iter().all(|ok| *ok == 40), "{ok:?} {}", ran.err);
+    let is_invalid = all(&lab).iter().any(|summary| summary["verdict"] == "invalid");
+    ran.expect(if is_invalid { 4 } else { 6 }, &[]);
 }

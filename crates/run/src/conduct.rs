@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use loadlab_analysis::Exit;
 use loadlab_load::target::Allowed;
@@ -130,7 +131,10 @@ pub fn conduct(
     };
     let has_kept = !kept.is_empty();
     let done = Done::before(plan, &schedule, kept);
-    let mut course = Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling };
+    // From here on, so that what was built does not count.
+    let began = Instant::now();
+    let mut course =
+        Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling, began };
     if let Some(first) = missing.first().filter(|_| has_kept) {
         // Rounds that were made before may have settled something.
         course.judge(schedule[*first].1.saturating_sub(1));
@@ -265,6 +269,8 @@ struct Conductor<'a> {
     done: Done,
     /// Set if trials go on until it is certain how the cases differ.
     settling: Option<Settling>,
+    /// Before the first trial.
+    began: Instant,
 }
 
 /// The results of the trials.
@@ -315,7 +321,8 @@ impl Conductor<'_> {
     fn judge(&mut self, round: u32) {
         let given_up = |case: usize| self.done.given_up.iter().any(|given_up| given_up.case == case);
         if let Some(settling) = &mut self.settling {
-            (self.emit)(settling.judge(round, &self.done.trials, &given_up));
+            let elapsed_s = self.began.elapsed().as_secs_f64();
+            (self.emit)(settling.judge(round, elapsed_s, &self.done.trials, &given_up));
         }
     }
 

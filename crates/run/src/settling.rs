@@ -1,7 +1,5 @@
 //! Rounds of trials until it is certain how the cases differ: who is measured in the next one, and how near it is.
 
-use std::time::Instant;
-
 use loadlab_analysis::compare::{Call, Side};
 use loadlab_analysis::design::{Design, Standing};
 use loadlab_analysis::pairs::{control_of, pairs};
@@ -59,8 +57,7 @@ pub struct Settling {
     budget_s: Option<f64>,
     /// Cases that are measured in the next round.
     wanted: Vec<bool>,
-    began: Instant,
-    /// Rounds made since then.
+    /// Rounds made by this process.
     rounds: u32,
     latest: Vec<Settled>,
     ended: Option<UntilEnded>,
@@ -75,9 +72,9 @@ impl Settling {
         let pairs = pairs.map(|(base, other)| (base, other, control_of(manifest, base))).collect();
         let budget_s = manifest.until_certain.as_ref().and_then(|until| until.budget_s);
         let wanted = vec![true; names.len()];
-        let (at_most, began) = (manifest.trials, Instant::now());
-        let (rounds, latest, ended) = (0, Vec::new(), None);
-        Some(Settling { design, names, pairs, at_most, budget_s, wanted, began, rounds, latest, ended })
+        let (at_most, rounds) = (manifest.trials, 0);
+        let (latest, ended) = (Vec::new(), None);
+        Some(Settling { design, names, pairs, at_most, budget_s, wanted, rounds, latest, ended })
     }
 
     /// Whether a case is measured in the next round.
@@ -100,9 +97,15 @@ impl Settling {
         self.latest
     }
 
-    /// After a round: says how near each comparison is, and decides who is measured in the next one. `given_up` are cases
-    /// that cannot be measured.
-    pub fn judge(&mut self, round: u32, done: &[TrialEnd], given_up: &dyn Fn(usize) -> bool) -> RunEvent {
+    /// After a round: says how near each comparison is, and decides who is measured in the next one. The rounds that this
+    /// process made took so long; `given_up` are cases that cannot be measured.
+    pub fn judge(
+        &mut self,
+        round: u32,
+        elapsed_s: f64,
+        done: &[TrialEnd],
+        given_up: &dyn Fn(usize) -> bool,
+    ) -> RunEvent {
         let sides: Vec<Side<'_>> = self.names.iter().map(|name| side(name, done)).collect();
         self.wanted.fill(false);
         let mut latest = Vec::new();
@@ -122,7 +125,6 @@ impl Settling {
             });
         }
         self.latest = latest;
-        let elapsed_s = self.began.elapsed().as_secs_f64();
         let round_s = if self.rounds > 0 { elapsed_s / f64::from(self.rounds) } else { 0.0 };
         self.ended = match () {
             () if self.latest.iter().all(|c| c.is_settled) => Some(UntilEnded::Settled),
@@ -183,6 +185,57 @@ fn figure(standing: &Standing) -> SettledFigure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two cases and a control, without any trial.
+    fn nothing_measured(budget_s: Option<f64>) -> Settling {
+        let case = |name: &str, control_of: Option<&str>| {
+            serde_json::json!({ "name": name, "dir": name, "values": [], "users": null, "rate_per_s": null,
+                                "control_of": control_of })
+        };
+        let manifest = serde_json::json!({
+            "record": 2, "loadlab": "0", "name": "test", "plan_path": "", "plan_text": "", "plan_sha256": "",
+            "options": [], "started": "", "ended": null, "how": "complete", "writer": { "pid": 1, "start_ticks": 1 },
+            "host": { "kernel": "", "cpu": "", "cores": 2, "memory_bytes": 1, "clock_source": "", "cgroup": "" },
+            "words": [], "components": [], "axes": [], "trials": 20, "expect": [], "quick": false,
+            "cases": [case("old", None), case("new", None), case("old (control)", Some("old"))],
+            "until_certain": { "within": 0.02, "budget_s": budget_s, "seed": 7 },
+        });
+        let manifest: Manifest = serde_json::from_value(manifest).expect("a manifest");
+        Settling::of(&manifest).expect("trials until it is certain")
+    }
+
+    /// After so many rounds of ten seconds each.
+    fn after(rounds: u32, budget_s: Option<f64>, given_up: &[usize]) -> (Settling, Option<f64>) {
+        let mut settling = nothing_measured(budget_s);
+        (0..rounds).for_each(|_| settling.round_made());
+        let elapsed_s = 10.0 * f64::from(rounds);
+        let event = settling.judge(rounds, elapsed_s, &[], &|case| given_up.contains(&case));
+        let RunEvent::Settling { left_s, .. } = event else { panic!("{event:?}") };
+        (settling, left_s)
+    }
+
+    #[test]
+    fn no_round_begins_that_would_exceed_the_budget() {
+        let (settling, left_s) = after(3, Some(40.0), &[]);
+        assert_eq!((settling.ended(), left_s), (None, Some(10.0)));
+        assert!((0..3).all(|case| settling.wants(case)));
+        let (settling, left_s) = after(4, Some(40.0), &[]);
+        assert_eq!((settling.ended(), left_s), (Some(UntilEnded::Budget), None));
+        assert!((0..3).all(|case| !settling.wants(case)));
+        // Without one there are as many as there may be.
+        let (settling, left_s) = after(19, None, &[]);
+        assert_eq!((settling.ended(), left_s), (None, Some(10.0)));
+        assert_eq!(after(20, None, &[]).0.ended(), Some(UntilEnded::AtMost));
+    }
+
+    #[test]
+    fn what_waits_for_a_case_that_cannot_be_measured_ends() {
+        for given_up in 0..3 {
+            let (settling, _) = after(1, None, &[given_up]);
+            assert_eq!(settling.ended(), Some(UntilEnded::NotMeasured), "{given_up}");
+            assert!(settling.into_latest().iter().all(|comparison| !comparison.is_settled));
+        }
+    }
 
     #[test]
     fn each_round_has_every_case_once_in_an_order_that_a_coin_decides() {

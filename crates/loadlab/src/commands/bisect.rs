@@ -1,5 +1,6 @@
 //! `loadlab bisect`: revisions from a good one to a bad one → the one that changed a figure.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,19 +12,18 @@ use loadlab_record::manifest::{FigureFacts, RevisionFacts};
 use loadlab_record::summary::{Summary, Verdict};
 use loadlab_record::units::{plural, significant};
 use loadlab_report::terminal;
-use loadlab_run::{Generator, RunError, RunOptions, Watch, conduct};
+use loadlab_run::{RunError, RunOptions, conduct};
 use loadlab_system::{Cancel, guardian, open_files};
 use serde_json::{Value, json};
 
-use super::bench::default_threads;
 use super::check::{self, ReadPlan};
 use super::revisions::git::Repository;
 use super::revisions::{Trees, changes};
-use super::run::{GUARDIAN, default_out, own_exe};
+use super::run::{GUARDIAN, default_out, own_exe, usual};
 use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
 use crate::exit::{self, Ended, note};
 use crate::live::words;
-use crate::{mask, output, signals};
+use crate::{output, signals};
 
 /// Trials of a revision that may be INVALID one after the other.
 const MOST_INVALID: usize = 3;
@@ -48,8 +48,7 @@ fn choice(args: &BisectArgs, set: Vec<(String, String)>) -> PlanChoice {
         tags: args.tags.clone(),
         // Each revision has as many as the search wants.
         trials: Some(1),
-        until_certain: false,
-        revisions: None,
+        ..PlanChoice::default()
     }
 }
 
@@ -61,12 +60,10 @@ fn once(args: &BisectArgs) -> Ended {
         // git stops at codes from 128 on: a plan that is wrong is wrong at all revisions.
         Err(ended) => return ended.with_code(128),
     };
-    let mut how = match how_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name)))
-    {
+    let how = match how_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name))) {
         Ok(how) => how,
         Err(ended) => return ended,
     };
-    how.is_watched = false;
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
@@ -129,27 +126,7 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, 
 }
 
 fn how_of(args: &BisectArgs, read: &ReadPlan, out: PathBuf) -> Result<RunOptions, Ended> {
-    let mut options = read.options.clone();
-    options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
-    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
-    Ok(RunOptions {
-        plan_text: read.text.clone(),
-        options,
-        out,
-        resumes: false,
-        exe: own_exe()?,
-        guardian_arg: GUARDIAN.to_owned(),
-        allow_hosts: args.allow_host.clone(),
-        resolved: args.resolve.clone(),
-        threads: default_threads(&[]),
-        generator: Generator::default(),
-        senders: None,
-        watch: Watch::default(),
-        revisions: Vec::new(),
-        is_built: false,
-        is_watched: false,
-        secrets: mask::secrets(),
-    })
+    Ok(RunOptions { is_watched: false, ..usual(read, out, (&args.allow_host, &args.resolve))? })
 }
 
 /// A search in progress.
@@ -182,7 +159,7 @@ enum Measured {
 
 fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
     let bad = |why: String| Ended::error(Exit::BadPlan, why);
-    let range = args::revisions(&args.first).map_err(bad)?;
+    let range = args::revisions::range(&args.first).map_err(bad)?;
     let [good_name, bad_name] = range.0.as_slice() else {
         return Err(bad("a search has two ends: `GOOD..BAD`".to_owned()));
     };
@@ -230,7 +207,7 @@ fn searched(args: &BisectArgs) -> Result<Ended, Ended> {
 impl Search<'_> {
     fn search(&mut self) -> Result<Ended, Ended> {
         let began = Instant::now();
-        let seed = u64::from(std::process::id());
+        let seed = RandomState::new().build_hasher().finish();
         let last = self.revisions.len() - 1;
         let mut search = Bisection::new(last, self.args.confidence, self.args.at_most as usize, seed);
         let what = plural(last as u64, "revision", "revisions");
@@ -254,6 +231,11 @@ impl Search<'_> {
                     let why =
                         format!("{MOST_INVALID} trials in a row are INVALID: see {}", self.out.display());
                     return Err(Ended::error(Exit::Invalid, why));
+                }
+                Measured::Skipped(why) if revision == 0 || revision == last => {
+                    let end = if revision == 0 { "good" } else { "bad" };
+                    let why = format!("the {end} end {} cannot be measured: {why}", self.named(revision));
+                    return Err(Ended::error(Exit::NotUp, why));
                 }
                 Measured::Skipped(why) => {
                     self.say(&format!("{}: skipped: {why}", self.named(revision)));

@@ -5,23 +5,21 @@ use std::path::{Path, PathBuf};
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{self as plan, Plan};
-use loadlab_run::{
-    Generator, RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find,
-};
+use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find};
 use loadlab_system::open_files;
 use serde_json::{Value, json};
 
-use super::bench::{default_threads, watch_of};
+use super::bench::watch_of;
 use super::check::{self, ReadPlan};
 use super::report;
-use super::run::{GUARDIAN, default_out};
+use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::url_plan::{self, Keys};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
-use crate::{mask, output, runs, signals};
+use crate::{output, runs, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// The default length of a trial.
@@ -121,8 +119,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         tags: args.tags.clone(),
         // Levels are no trials of cases.
         trials: Some(1),
-        until_certain: false,
-        revisions: None,
+        ..PlanChoice::default()
     };
     if !is_url(&args.target) {
         if let Some(option) = args.request.first_given() {
@@ -235,33 +232,14 @@ fn watch_at(args: &FindArgs) -> Result<Watch, Ended> {
 }
 
 fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
-    let exe = std::env::current_exe().map_err(|e| {
-        Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
-    })?;
-    let mut options = read.options.clone();
-    options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
-    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    let name = if is_url(&args.target) { "url" } else { &read.plan.name };
+    let out = args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}")));
+    let mut how = usual(read, out, (&args.allow_host, &args.resolve))?;
     #[cfg(feature = "swarm")]
-    options.extend(args.swarm.words());
-    let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
-    Ok(RunOptions {
-        revisions: Vec::new(),
-        is_built: false,
-        plan_text: read.text.clone(),
-        options,
-        out: args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}"))),
-        resumes: false,
-        exe,
-        guardian_arg: GUARDIAN.to_owned(),
-        allow_hosts: args.allow_host.clone(),
-        resolved: args.resolve.clone(),
-        threads: default_threads(&[]),
-        senders: None,
-        generator: Generator::default(),
-        watch: watch_at(args)?,
-        is_watched: !args.progress.quiet || args.ui.ui.is_some(),
-        secrets: mask::secrets(),
-    })
+    how.options.extend(args.swarm.words());
+    how.watch = watch_at(args)?;
+    how.is_watched = !args.progress.quiet || args.ui.ui.is_some();
+    Ok(how)
 }
 
 /// Nothing was measured; if there is a record, it states why.

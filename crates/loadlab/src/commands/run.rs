@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
+use loadlab_load::target::Resolved;
 use loadlab_record::manifest::{Manifest, RevisionFacts, RunEnded};
 use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
@@ -179,28 +180,42 @@ pub fn own_exe() -> Result<PathBuf, Ended> {
 }
 
 fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
-    let exe = own_exe()?;
-    let mut options = read.options.clone();
-    options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
-    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    let out = args.out.clone().unwrap_or_else(|| default_out(&read.plan.name));
+    let mut how = usual(read, out, (&args.allow_host, &args.resolve))?;
     #[cfg(feature = "swarm")]
-    options.extend(args.swarm.words());
+    how.options.extend(args.swarm.words());
+    how.is_watched = !args.progress.quiet || args.ui.ui.is_some();
+    Ok(how)
+}
+
+/// How a plan is run if nobody says otherwise: into this folder, with these hosts allowed and these addresses for them.
+///
+/// # Errors
+/// This program cannot be found.
+pub fn usual(
+    read: &ReadPlan,
+    out: PathBuf,
+    (allow_hosts, resolved): (&[String], &[Resolved]),
+) -> Result<RunOptions, Ended> {
+    let mut options = read.options.clone();
+    options.extend(allow_hosts.iter().map(|h| format!("--allow-host {h}")));
+    options.extend(resolved.iter().map(|r| format!("--resolve {r}")));
     Ok(RunOptions {
         plan_text: read.text.clone(),
         options,
-        out: args.out.clone().unwrap_or_else(|| default_out(&read.plan.name)),
+        out,
         resumes: false,
-        exe,
+        exe: own_exe()?,
         guardian_arg: GUARDIAN.to_owned(),
-        allow_hosts: args.allow_host.clone(),
-        resolved: args.resolve.clone(),
+        allow_hosts: allow_hosts.to_vec(),
+        resolved: resolved.to_vec(),
         threads: default_threads(&[]),
         generator: Generator::default(),
         senders: None,
         watch: Watch::default(),
         revisions: Vec::new(),
         is_built: false,
-        is_watched: !args.progress.quiet || args.ui.ui.is_some(),
+        is_watched: true,
         secrets: mask::secrets(),
     })
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::bench::{default_threads, watch_of};
 use super::check::ReadPlan;
-use super::run::{GUARDIAN, default_out};
+use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::url_plan::{self, Keys, duration, literal};
@@ -88,35 +88,18 @@ fn prepared(args: &BenchArgs) -> Result<(ReadPlan, RunOptions), Ended> {
     bench::check_options(args).map_err(usage)?;
     let plan = plan_of(args).map_err(usage)?;
     let read = url_plan::read("bench", &plan, &PlanChoice::default())?;
-    let exe = std::env::current_exe().map_err(|e| {
-        Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
-    })?;
-    let mut options: Vec<String> = args.allow_host.iter().map(|h| format!("--allow-host {h}")).collect();
-    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
+    let out = args.out.clone().unwrap_or_else(|| default_out("bench"));
+    let mut how = usual(&read, out, (&args.allow_host, &args.resolve))?;
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
     if !cpus.is_empty() {
-        options.push(format!("--cpus {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
+        let named: Vec<String> = cpus.iter().map(usize::to_string).collect();
+        how.options.push(format!("--cpus {}", named.join(",")));
     }
     #[cfg(feature = "swarm")]
-    options.extend(args.swarm.words());
-    let how = RunOptions {
-        plan_text: read.text.clone(),
-        options,
-        out: args.out.clone().unwrap_or_else(|| default_out("bench")),
-        resumes: false,
-        exe,
-        guardian_arg: GUARDIAN.to_owned(),
-        allow_hosts: args.allow_host.clone(),
-        resolved: args.resolve.clone(),
-        threads: args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize),
-        senders: None,
-        generator: Generator { cpus, io: Some(bench::io_of(args.io)) },
-        watch: watch_of(&args.watch)?,
-        revisions: Vec::new(),
-        is_built: false,
-        is_watched: true,
-        secrets: mask::secrets(),
-    };
+    how.options.extend(args.swarm.words());
+    how.threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
+    how.generator = Generator { cpus, io: Some(bench::io_of(args.io)) };
+    how.watch = watch_of(&args.watch)?;
     Ok((read, how))
 }
 
@@ -139,6 +122,11 @@ fn sayable(args: &BenchArgs) -> Result<(), String> {
             "{option} is for load threads of this process, but agents send the load\nhint: without {option}; `taskset` \
              binds an agent to cores where it is started"
         ));
+    }
+    if args.until_certain && args.equivalence_margin <= 0.0 {
+        return Err("--until-certain takes an --equivalence-margin above 0: two URLs are never the same to the last digit\n\
+                    hint: --equivalence-margin 1%"
+            .to_owned());
     }
     if args.samples.is_some() {
         return Err(

@@ -45,7 +45,12 @@ pub fn line(comparison: &Comparison) -> String {
         };
         let interval = effect.interval.map(|i| {
             let of = |value: f64| number(value).replace(" ×", "").replace(" points", "");
-            format!(" ({} … {})", of(i.low), of(i.high))
+            match row.scale {
+                // Only one end is known.
+                Scale::Ratio if i.high.is_infinite() => format!(" (≥ {})", of(i.low)),
+                Scale::Ratio if i.low <= 0.0 => format!(" (≤ {})", of(i.high)),
+                _ => format!(" ({} … {})", of(i.low), of(i.high)),
+            }
         });
         let call = if word == "mixed" { format!(" {}", row.call.name()) } else { String::new() };
         Some(format!("{}{call} {}{}", row.metric.id, number(effect.value), interval.unwrap_or_default()))

@@ -56,6 +56,10 @@ pub struct Bundle {
     pub tags: Vec<String>,
     /// `--case`.
     pub case: Option<String>,
+    /// `--trials`.
+    pub trials: Option<u32>,
+    /// `--until-certain`: such a plan has one more case, its control.
+    pub until_certain: bool,
     /// Hosts that the user allows to be loaded, beside the plan's.
     pub allow_hosts: Vec<String>,
     /// `--resolve`.
@@ -72,9 +76,8 @@ impl Bundle {
             set: self.set.clone(),
             tags: self.tags.clone(),
             cases_glob: self.case.clone(),
-            // Agents are asked for each trial; how many there are is the coordinator's business.
-            trials: Some(1),
-            until_certain: false,
+            trials: self.trials,
+            until_certain: self.until_certain,
             revisions: Vec::new(),
             plan_dir: Some(self.dir.clone()),
             outside: Outside::default(),
@@ -262,7 +265,8 @@ fn not_replaced(place: &SwarmPlace, plan: &Plan) -> Option<String> {
 }
 
 fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
-    let Options { profile, set, tags, cases_glob, plan_dir, .. } = wanted.read_with.clone();
+    let Options { profile, set, tags, cases_glob, trials, until_certain, plan_dir, .. } =
+        wanted.read_with.clone();
     Bundle {
         path: wanted.path.to_owned(),
         text: wanted.text.to_owned(),
@@ -271,6 +275,8 @@ fn bundle_of(wanted: &Wanted<'_>) -> Bundle {
         set,
         tags,
         case: cases_glob,
+        trials,
+        until_certain,
         allow_hosts: wanted.allow_hosts.to_vec(),
         resolved: wanted.resolved.iter().map(ToString::to_string).collect(),
         files: Vec::new(),

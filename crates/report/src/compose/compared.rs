@@ -180,7 +180,12 @@ fn interval(scale: Scale, around: Interval) -> String {
         Scale::Ratio => figures::number(figures::round(v, 3)),
         Scale::Difference => format!("{:+}", figures::round(v * 100.0, 2)),
     };
-    format!("{} … {}", end(around.low), end(around.high))
+    match scale {
+        // Only one end is known.
+        Scale::Ratio if around.high.is_infinite() => format!("≥ {}", end(around.low)),
+        Scale::Ratio if around.low <= 0.0 => format!("≤ {}", end(around.high)),
+        _ => format!("{} … {}", end(around.low), end(around.high)),
+    }
 }
 
 /// A drawing with one row per figure; `None` if no figure has an interval.
@@ -191,10 +196,10 @@ fn ratios(comparison: &Comparison) -> Option<Ratios> {
             let interval = e.interval?;
             Some(Around { value: e.value, low: interval.low, high: interval.high })
         });
-        let drawn = around.filter(|a| r.scale == Scale::Ratio && a.low > 0.0);
-        let instead = match r.scale {
-            Scale::Ratio => None,
-            Scale::Difference => r.effect.map(|_| by(r)),
+        let drawn = around.filter(|a| r.scale == Scale::Ratio && a.low > 0.0 && a.high.is_finite());
+        let instead = match (r.scale, drawn, around) {
+            (Scale::Ratio, None, Some(_)) | (Scale::Difference, ..) => r.effect.map(|_| by(r)),
+            (Scale::Ratio, ..) => None,
         };
         Ratio { name: label(r), call: call.to_owned(), weight, value: drawn, instead }
     };
