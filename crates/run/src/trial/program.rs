@@ -191,7 +191,8 @@ impl Run<'_> {
         };
         // The watcher reads at whole seconds, and the program may finish before the first of them.
         let mut target = course.running.target(name);
-        course.sampled(target.read_now(), course.running.started_ns());
+        let first = target.read_now().map(with_nothing_used);
+        course.sampled(first, course.running.started_ns());
         let end = course.follow();
         let last = target.read_now();
         let result = actor.site.system.end_command(&course.running);
@@ -419,6 +420,19 @@ impl ProgramRun<'_> {
             },
         };
         state.spoil(AbortReason::Load(format!("load `{}`: {why}", program.name)));
+    }
+}
+
+/// A reading as of the start of what it shows: it may have been taken late, but nothing had been used by then.
+fn with_nothing_used(read: Sample) -> Sample {
+    let none = |used: Option<f64>| used.map(|_| 0.0);
+    Sample {
+        cpu_s: none(read.cpu_s),
+        cpu_user_s: none(read.cpu_user_s),
+        cpu_system_s: none(read.cpu_system_s),
+        block_read_bytes: read.block_read_bytes.map(|_| 0),
+        block_written_bytes: read.block_written_bytes.map(|_| 0),
+        ..read
     }
 }
 
