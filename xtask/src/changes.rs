@@ -79,7 +79,8 @@ pub fn equal() -> Outcome {
     let dir = fresh("equal")?;
     let log = dir.join("demo.log");
     let mut demo = program(&loadlab);
-    demo.args(["demo", "--port", "0"]).stdout(fs::File::create(&log)?).stderr(Stdio::null());
+    // Its address is a message, not a result.
+    demo.args(["demo", "--port", "0"]).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
     let _demo = Ends(demo.spawn().context("loadlab demo")?);
     let url = soon("the demo", QUICK, || Ok(address(&log)))?;
     let (mut alarms, mut settled, mut rounds) = (Vec::new(), 0, 0);

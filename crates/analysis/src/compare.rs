@@ -11,6 +11,8 @@
 //! - Looking at several figures finds a difference somewhere by chance alone. Holm's procedure (1979) keeps the
 //!   chance of a single false alarm in a comparison at 5 %, however the figures depend on one another. The reported
 //!   interval is the one the figure was judged by, so the report and the verdict never disagree.
+//! - Where a figure differs, it is looked for in the parts of the trial ([`crate::parts`]): steps, loads, batches,
+//!   components, probes. That is covered by the same 5 % ([`crate::hierarchy`]).
 //!
 //! It reads no record and draws nothing.
 
@@ -19,7 +21,9 @@ use std::collections::BTreeMap;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::case::{Spread, TRIALS_FOR_DIFFERENCES};
+use crate::hierarchy::Hierarchy;
 use crate::metric::{self, Better, Metric, Unit, Value};
+use crate::parts::{parts_of, probes};
 use crate::student;
 
 /// More trials than this are impractical.
@@ -49,6 +53,8 @@ pub enum Call {
     Worse,
     /// The same, within the requested margin.
     Same,
+    /// It differs, and nobody says which is better.
+    Changed,
     /// The trials are inconclusive.
     CannotTell,
 }
@@ -60,6 +66,7 @@ impl Call {
             Call::Better => "better",
             Call::Worse => "worse",
             Call::Same => "same",
+            Call::Changed => "changed",
             Call::CannotTell => "cannot_tell",
         }
     }
@@ -97,8 +104,8 @@ pub enum Scale {
 }
 
 /// The figures of every comparison, in the order they are reported.
-const COMPARED: [&str; 8] =
-    ["goodput", "p50", "p90", "p99", "cpu_per_request", "memory_peak", "errors", "loss"];
+const COMPARED: [&str; 9] =
+    ["goodput", "p50", "p90", "p99", "cpu_per_request", "memory_peak", "errors", "drain", "loss"];
 
 /// The figures cases are compared by: those named by the plan that have a better direction, then the usual ones.
 pub(crate) fn compared(of_plan: &[Metric]) -> Vec<Metric> {
@@ -183,6 +190,8 @@ pub struct Comparison {
     pub trials: (usize, usize),
     /// A row for each figure that either of them has.
     pub rows: Vec<Row>,
+    /// Where the figures that differ do so: a row for each part of the trial that was tested.
+    pub details: Vec<Row>,
     /// Why no difference can be shown whatever the figures are.
     pub why_not: Option<String>,
     /// Trials that were left out, in words.
@@ -222,6 +231,11 @@ impl Comparison {
     /// A figure is worse.
     pub fn is_worse(&self) -> bool {
         self.rows.iter().any(|r| r.call == Call::Worse)
+    }
+
+    /// The parts of the trial in which the cases differ.
+    pub fn differing_details(&self) -> impl Iterator<Item = &Row> {
+        self.details.iter().filter(|row| matches!(row.call, Call::Better | Call::Worse | Call::Changed))
     }
 
     /// Rows with this verdict.
@@ -297,23 +311,42 @@ pub fn compare(
     let why_not = (fewest < TRIALS_FOR_DIFFERENCES).then(|| too_few(fewest, method));
     let all = compared(figures);
     let decides = deciding(figures, &all);
-    let both = |(m, decides): (Metric, bool)| {
-        read(&m, &base_trials, &other_trials).map(|reported| (m, decides, reported))
-    };
-    let mut reported: Vec<(Metric, bool, Reported)> = all.into_iter().zip(decides).filter_map(both).collect();
-    let samples: Vec<Option<Samples>> = reported.iter().map(|(.., t)| t.samples.clone()).collect();
-    let effects = judge(&samples, method, options.confidence);
+    let both = |m: Metric| read(&m, &base_trials, &other_trials).map(|reported| (m, reported));
+    let (figures, decides): (Vec<(Metric, Reported)>, Vec<bool>) =
+        all.into_iter().zip(decides).filter_map(|(m, decides)| Some((both(m)?, decides))).unzip();
     let has_interval = why_not.is_none();
-    let rows = reported.drain(..).zip(effects).map(|((m, decides, t), judged)| {
-        let row = row(&m, t, judged, has_interval, options);
-        Row { decides: decides && judged.is_some(), ..row }
-    });
+    let summaries: Vec<&Summary> = base_trials.iter().chain(&other_trials).map(|t| t.1).collect();
+    let mut details: Vec<(Metric, Reported)> = Vec::new();
+    let mut add = |parts: Vec<Metric>| -> Vec<usize> {
+        let from = details.len();
+        // Without an interval nothing differs, so there is nothing to look for.
+        let known = parts.into_iter().filter(|_| has_interval).filter_map(both);
+        details.extend(known.filter(|(_, r)| r.samples.is_some()));
+        (from..details.len()).collect()
+    };
+    let details_of: Vec<Vec<usize>> = figures.iter().map(|(m, _)| add(parts_of(m, &summaries))).collect();
+    let common = add(probes(&summaries));
+    let samples: Vec<Option<Samples>> =
+        figures.iter().chain(&details).map(|(_, t)| t.samples.clone()).collect();
+    let mut judged = judge_with(&samples, (&details_of, &common), method, options.confidence);
+    let judged_details = judged.split_off(figures.len());
+    let rows_of = |reported: Vec<(Metric, Reported)>, judged: Vec<Option<Judged>>| -> Vec<Row> {
+        let both = reported.into_iter().zip(judged);
+        both.map(|((m, t), judged)| row(&m, t, judged, has_interval, options)).collect()
+    };
+    let mut rows = rows_of(figures, judged);
+    let details = rows_of(details, judged_details);
+    for (row, decides) in rows.iter_mut().zip(decides) {
+        row.decides = decides && row.effect.is_some();
+    }
+    let detail = |row: Row| Row { decides: false, trials_needed: None, ..row };
     Comparison {
         base: base.name.clone(),
         other: other.name.clone(),
         method,
         trials: (base_trials.len(), other_trials.len()),
-        rows: rows.collect(),
+        rows,
+        details: details.into_iter().filter(|row| row.effect.is_some()).map(detail).collect(),
         why_not,
         moved: moved(&base_trials, &other_trials),
         left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
@@ -421,29 +454,38 @@ enum Spreads {
 
 /// Judges several figures of one comparison together; `None` in, `None` out. `confidence` is for all of them.
 pub fn judge(samples: &[Option<Samples>], method: Method, confidence: f64) -> Vec<Option<Judged>> {
-    let mut estimates: Vec<Option<Estimate>> =
-        samples.iter().map(|s| s.as_ref().and_then(|s| Estimate::of(s, method))).collect();
-    let mut order: Vec<usize> = (0..estimates.len()).filter(|i| estimates[*i].is_some()).collect();
-    order.sort_by(|a, b| chance(&estimates[*a]).total_cmp(&chance(&estimates[*b])));
-    let mut out: Vec<Option<Judged>> = vec![None; samples.len()];
-    let alpha = 1.0 - confidence;
-    // Holm: the smallest p-value is compared with α / n, the next with α / (n − 1), until one does not pass; that one
-    // and all after it are judged by the level at which it failed.
-    let (mut left, mut failed) = (order.len(), false);
-    for i in order {
-        let Some(estimate) = estimates[i].take() else { continue };
-        let level = alpha / left.max(1) as f64;
-        failed |= estimate.chance > level;
-        if !failed {
-            left -= 1;
-        }
-        out[i] = Some(estimate.at(1.0 - level));
-    }
-    out
+    judge_with(samples, (&vec![Vec::new(); samples.len()], &[]), method, confidence)
 }
 
-fn chance(estimate: &Option<Estimate>) -> f64 {
-    estimate.map_or(1.0, |e| e.chance)
+/// The same of figures, followed by their details: those of each figure, and those that all lead to, by number. A detail
+/// that nothing leads to is not judged.
+pub fn judge_with(
+    samples: &[Option<Samples>],
+    (details_of, common): (&[Vec<usize>], &[usize]),
+    method: Method,
+    confidence: f64,
+) -> Vec<Option<Judged>> {
+    let estimates: Vec<Option<Estimate>> =
+        samples.iter().map(|s| s.as_ref().and_then(|s| Estimate::of(s, method))).collect();
+    let count = details_of.len().min(estimates.len());
+    let (of_figures, of_details) = estimates.split_at(count);
+    // What cannot be judged takes no part of the level.
+    let places = |all: &[Option<Estimate>]| -> Vec<usize> {
+        (0..all.len()).filter(|place| all[*place].is_some()).collect()
+    };
+    let (figures, details) = (places(of_figures), places(of_details));
+    let judged = |wanted: &[usize]| -> Vec<usize> {
+        wanted.iter().filter_map(|detail| details.iter().position(|d| d == detail)).collect()
+    };
+    let own: Vec<Vec<usize>> = figures.iter().map(|figure| judged(&details_of[*figure])).collect();
+    let order: Vec<usize> = figures.into_iter().chain(details.iter().map(|detail| count + detail)).collect();
+    let chances: Vec<f64> = order.iter().map(|place| estimates[*place].map_or(1.0, |e| e.chance)).collect();
+    let levels = Hierarchy::new(&own, &judged(common)).levels(&chances, 1.0 - confidence);
+    let mut out: Vec<Option<Judged>> = vec![None; samples.len()];
+    for (place, level) in order.into_iter().zip(levels) {
+        out[place] = estimates[place].filter(|_| level > 0.0).map(|estimate| estimate.at(1.0 - level));
+    }
+    out
 }
 
 /// A mean difference with its standard error.
@@ -561,6 +603,14 @@ pub(crate) fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
     }
 }
 
+/// What is neither better nor worse has changed.
+pub(crate) fn directed(call: Call, measure: &Metric) -> Call {
+    match call {
+        Call::Better | Call::Worse if measure.better() == Better::Neither => Call::Changed,
+        call => call,
+    }
+}
+
 fn row(
     measure: &Metric,
     reported: Reported,
@@ -591,6 +641,7 @@ fn row(
     if !has_interval {
         call = Call::CannotTell;
     }
+    call = directed(call, measure);
     let settled = call != Call::CannotTell || unsupported && reported.bounds != (false, false);
     let trials_needed = judged.filter(|_| !settled && has_interval).and_then(|j| j.trials_needed(same));
     let told_effect = |j: Judged| {

@@ -7,6 +7,8 @@
 //! - Cases are compared in pairs ([`pairs`]). The figures that decide are those that the plan names; if it names none,
 //!   goodput, median and 99th percentile. The others are compared as well, but nobody waits for them.
 //! - The level of 5 % is divided over all comparisons and figures ([`levels`]).
+//! - Where a figure differs, it is looked for in the parts of the trial ([`crate::parts`]), at the level that it was found
+//!   at, divided among them. Nobody waits for them either.
 //! - A round counts if both cases have a trial in it that can be trusted. One in which a figure is unknown in either, or
 //!   known only as a bound, says nothing about that figure.
 
@@ -15,11 +17,13 @@ use loadlab_record::summary::Summary;
 
 use crate::case::Spread;
 use crate::compare::{
-    Call, Comparison, Effect, Interval, Method, Options, Row, Scale, Side, compared, deciding, moved,
-    same_range, scale_of,
+    Call, Comparison, Effect, Interval, Method, Options, Row, Scale, Side, compared, deciding, directed,
+    moved, same_range, scale_of,
 };
+use crate::hierarchy::parts;
 use crate::metric::{Better, Metric, Value};
 use crate::pairs::pairs;
+use crate::parts::{parts_of, probes};
 use crate::sequential::{Question, Sequential, fewest_rounds, levels};
 
 /// How the cases of a run are compared, after every round.
@@ -142,7 +146,7 @@ impl Design {
             let bare = self.standing(figure, (base, other, None), self.within);
             match bare.call() {
                 Call::Better | Call::Worse => self.standing(figure, sides, self.within),
-                Call::Same | Call::CannotTell => bare,
+                Call::Same | Call::Changed | Call::CannotTell => bare,
             }
         };
         deciding.map(standing).collect()
@@ -163,6 +167,11 @@ impl Design {
             let standing = self.standing(figure, (base, other, control), options.equivalence_margin);
             row(standing, values)
         };
+        let rows: Vec<(f64, Row)> =
+            self.figures.iter().filter_map(|figure| Some((figure.level, row(figure)?))).collect();
+        let summaries: Vec<&Summary> = of_base.iter().chain(&of_other).map(|t| t.1).collect();
+        let details = details(&rows, &summaries);
+        let detail = |row: Row| Row { decides: false, trials_needed: None, ..row };
         let (fewest, common) = (self.fewest_rounds(), of_base.len());
         let why_not = (common < fewest).then(|| {
             let rounds = if common == 1 { "round" } else { "rounds" };
@@ -173,7 +182,8 @@ impl Design {
             other: other.name.clone(),
             method: Method::Sequential,
             trials: (of_base.len(), of_other.len()),
-            rows: self.figures.iter().filter_map(row).collect(),
+            rows: rows.into_iter().map(|(_, row)| row).collect(),
+            details: details.iter().filter_map(row).map(detail).collect(),
             why_not,
             moved: moved(&of_base, &of_other),
             left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
@@ -223,6 +233,24 @@ impl Design {
         }
         (test, differs)
     }
+}
+
+/// Where figures that differ are looked for, each at a share of the levels at which those were found.
+fn details(rows: &[(f64, Row)], trials: &[&Summary]) -> Vec<Figure> {
+    let common = probes(trials);
+    let (mut found, mut level_of_common) = (Vec::new(), 0.0);
+    for (level, row) in rows.iter().filter(|(_, row)| matches!(row.call, Call::Better | Call::Worse)) {
+        let own = parts_of(&row.metric, trials);
+        let (to_own, to_common) = parts(own.len(), common.len());
+        let each = level * to_own / own.len().max(1) as f64;
+        found.extend(own.into_iter().map(|metric| Figure { metric, decides: false, level: each }));
+        level_of_common += level * to_common / common.len().max(1) as f64;
+    }
+    if level_of_common > 0.0 {
+        let each = |metric| Figure { metric, decides: false, level: level_of_common };
+        found.extend(common.into_iter().map(each));
+    }
+    found
 }
 
 /// The trials of the rounds that both cases have, in their order.
@@ -298,7 +326,7 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
         base: Spread::of(base, metric.better()),
         other: Spread::of(other, metric.better()),
         effect,
-        call: standing.call(),
+        call: directed(standing.call(), metric),
         decides: standing.decides && (standing.call() != Call::CannotTell || standing.is_open()),
         visible: standing.visible(),
         note,

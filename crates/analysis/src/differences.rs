@@ -57,6 +57,7 @@ pub fn across(base: &Side<'_>, other: &Side<'_>, how: Comparing<'_>) -> Comparis
 fn say_quick(comparison: &mut Comparison) {
     let text = "a quick run: it gives a first look and no verdict on differences";
     comparison.why_not.get_or_insert_with(|| text.to_owned());
+    comparison.details.clear();
     for row in &mut comparison.rows {
         row.call = crate::compare::Call::CannotTell;
         row.trials_needed = None;

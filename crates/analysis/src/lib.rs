@@ -13,7 +13,8 @@
 //! - [`case`]: one case over its trials; [`labels`]: how cases are distinguished.
 //! - [`diagnosed`]: a run as reports need it, each trial diagnosed as it is read.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
-//! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much.
+//! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much; [`parts`]: and where;
+//!   [`hierarchy`]: one level for all of it, first for the figures that matter.
 //! - [`design`]: the same asked after every round, until it is certain; [`sequential`]: the test that is valid at any stop.
 //! - [`bottleneck`]: what saturated first.
 //! - [`bisect`]: the search for the revision that changed a figure.
@@ -38,6 +39,7 @@ pub mod diagnosed;
 pub mod differences;
 pub mod doubts;
 pub mod findings;
+pub mod hierarchy;
 pub mod input;
 pub mod judge;
 pub mod labels;
@@ -46,6 +48,7 @@ pub mod metric;
 mod names;
 pub mod pairs;
 pub mod partial;
+pub mod parts;
 pub mod scalability;
 pub mod search;
 pub mod sequential;

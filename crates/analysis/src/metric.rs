@@ -13,6 +13,8 @@ use loadlab_record::manifest::FigureFacts;
 use loadlab_record::quantile::{Estimate, quantile_of, samples_needed};
 use loadlab_record::summary::{ComponentSummary, Distribution, Summary};
 
+use crate::parts::{self, Part, PartFigure};
+
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
@@ -119,13 +121,15 @@ impl From<NumberKind> for Unit {
 }
 
 /// How a figure is read from a summary.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Read {
     Plain(fn(&Summary) -> Value),
     /// A count of one kind of failure.
     Failures(Failure),
     /// A figure that the plan names, under its id.
     OfPlan(NumberKind),
+    /// A figure of a part of the trial, with its name for readers.
+    OfPart(Part, PartFigure, String),
 }
 
 /// The value of a plan's figure.
@@ -184,10 +188,35 @@ impl Metric {
         }
     }
 
+    /// A figure of a part of the trial: its id, title, and what it is.
+    pub(crate) fn of_part(
+        (part, figure): (Part, PartFigure),
+        (id, title, about): (String, String, &'static str),
+        unit: Unit,
+        better: Better,
+    ) -> Metric {
+        Metric {
+            id: Cow::Owned(id),
+            about: Cow::Borrowed(about),
+            unit,
+            counts: None,
+            better: Some(better),
+            value: None,
+            read: Read::OfPart(part, figure, title),
+        }
+    }
+
+    /// The part of the trial that it is a figure of; `None`: the whole.
+    pub fn part(&self) -> Option<&Part> {
+        if let Read::OfPart(part, ..) = &self.read { Some(part) } else { None }
+    }
+
     /// Its name for readers: the plan's own unchanged, the others in words.
     pub fn title(&self) -> String {
-        if matches!(self.read, Read::OfPlan(_)) {
-            return self.id.to_string();
+        match &self.read {
+            Read::OfPlan(_) => return self.id.to_string(),
+            Read::OfPart(.., title) => return title.clone(),
+            Read::Plain(_) | Read::Failures(_) => {}
         }
         match &*self.id {
             "cpu_per_request" => "CPU per request".to_owned(),
@@ -216,16 +245,18 @@ impl Metric {
 
     /// The figure's value in a trial.
     pub fn of(&self, summary: &Summary) -> Value {
-        let is_of_load = !matches!(self.read, Read::OfPlan(_)) && !OF_SYSTEM.iter().any(|m| m.id == self.id);
+        let is_of_whole = matches!(self.read, Read::Plain(_) | Read::Failures(_));
+        let is_of_load = is_of_whole && !OF_SYSTEM.iter().any(|m| m.id == self.id);
         if is_of_load && summary.load.is_command() && !OF_COMMANDS.contains(&&*self.id) {
             return Value::Nothing;
         }
-        match self.read {
+        match &self.read {
             Read::OfPlan(kind) => {
-                summary.figures.get(&*self.id).map_or(Value::Nothing, |figure| of_figure(figure, kind))
+                summary.figures.get(&*self.id).map_or(Value::Nothing, |figure| of_figure(figure, *kind))
             }
+            Read::OfPart(part, figure, _) => parts::value(part, *figure, summary),
             Read::Plain(read) => read(summary),
-            Read::Failures(kind) => Value::Known(summary.failures.get(kind) as f64),
+            Read::Failures(kind) => Value::Known(summary.failures.get(*kind) as f64),
         }
     }
 }

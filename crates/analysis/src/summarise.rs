@@ -12,7 +12,7 @@ use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Counts, Measured, TagMeasured, Tick, Window};
 use loadlab_record::numbers::NumberSummary;
 use loadlab_record::summary::{
-    AgentSummary, Distribution, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict,
+    AgentSummary, Distribution, Ended, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict,
 };
 
 use crate::bottleneck::{Diagnosis, TrialData, diagnose};
@@ -120,6 +120,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
             .map(|(name, n)| (name.clone(), NumberSummary::of(n, totals.dependence)))
             .collect(),
         by_load: by_load(input),
+        by_batch: by_batch(input),
         connections: totals.connections,
         generator: input.generator.clone(),
         agents: input.agents.clone(),
@@ -171,30 +172,45 @@ fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
         return BTreeMap::new();
     }
     let summary = |name: &str| {
-        let runs: Vec<LoadRun> = input.loads.iter().filter(|run| run.load == name).cloned().collect();
-        let totals = Totals::of(&runs);
-        let ticks: Vec<Tick> = input.ticks.iter().filter(|t| t.load == name).cloned().collect();
-        let series = &totals.series;
-        let summary = LoadSummary {
-            window: window_of(&runs),
-            stragglers: totals.stragglers,
-            requests: Requests::from(&totals.counts),
-            failures: totals.counts.failures.clone(),
-            rate_per_s: rates(&runs, &ticks),
-            response_ms: Distribution::dependent(
-                &series.response_ok,
-                &series.response_censored,
-                totals.dependence,
-            ),
-            ok_response_ms: Distribution::dependent(
-                &series.response_ok,
-                &Histogram::new(),
-                totals.dependence,
-            ),
-        };
-        (name.to_owned(), summary)
+        let runs = input.loads.iter().filter(|run| run.load == name);
+        let ticks = input.ticks.iter().filter(|t| t.load == name);
+        (name.to_owned(), of_runs(&runs.cloned().collect::<Vec<_>>(), &ticks.cloned().collect::<Vec<_>>()))
     };
     names.into_iter().map(summary).collect()
+}
+
+/// With several batches, each one's own figures; loads that run in the same batch are together. Of a trial that was cut
+/// off, histograms do not separate batches.
+fn by_batch(input: &TrialInput<'_>) -> BTreeMap<u32, LoadSummary> {
+    let batches: BTreeSet<u32> = input.loads.iter().map(|run| run.batch).collect();
+    if batches.len() < 2 || input.ended == Ended::Partial {
+        return BTreeMap::new();
+    }
+    let summary = |batch: u32| {
+        let runs = input.loads.iter().filter(|run| run.batch == batch);
+        let ticks = input.ticks.iter().filter(|t| t.batch == batch);
+        (batch + 1, of_runs(&runs.cloned().collect::<Vec<_>>(), &ticks.cloned().collect::<Vec<_>>()))
+    };
+    batches.into_iter().map(summary).collect()
+}
+
+/// The figures of some loads or batches of a trial.
+fn of_runs(runs: &[LoadRun], ticks: &[Tick]) -> LoadSummary {
+    let totals = Totals::of(runs);
+    let series = &totals.series;
+    LoadSummary {
+        window: window_of(runs),
+        stragglers: totals.stragglers,
+        requests: Requests::from(&totals.counts),
+        failures: totals.counts.failures.clone(),
+        rate_per_s: rates(runs, ticks),
+        response_ms: Distribution::dependent(
+            &series.response_ok,
+            &series.response_censored,
+            totals.dependence,
+        ),
+        ok_response_ms: Distribution::dependent(&series.response_ok, &Histogram::new(), totals.dependence),
+    }
 }
 
 /// When load was on.

@@ -6,6 +6,7 @@ mod bisect;
 mod bottleneck;
 mod compare;
 mod design;
+mod details;
 mod findings;
 mod live;
 mod search;

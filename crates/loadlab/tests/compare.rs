@@ -39,12 +39,14 @@ fn two_trials_tell_nothing() {
     CPU per request      14.9 ms             45.5 ms  cannot tell
     peak memory          425 MiB             158 MiB  cannot tell
     errors                   0 %               6.2 %  cannot tell
+    drain                      –              2.40 s  cannot tell
     loss                       –               4.7 %  cannot tell
     Columns are medians over trials (of an even number, the worse of the middle two)
     with their ranges.
     cannot tell  1 round in common: too few for an interval or a verdict (at least 5
                  are needed).
     p99  p99 needs 1000 requests in each trial.
+    drain  drain is not reported by every trial.
     loss  loss is not reported by every trial.
     left out  trial 2 of “half a core & 64 MiB” is INVALID.
     ");
@@ -102,4 +104,49 @@ fn a_real_difference_is_found_within_a_run_and_between_runs() {
     // and the run's own report contains it too
     let text = lab.record().report("md");
     assert!(text.contains("### Differences") && text.contains("**slow against fast**"), "{text}");
+}
+
+/// Two steps of three ask a component that takes three times as long in the second case.
+#[test]
+fn where_cases_differ_is_said() {
+    let lab = Lab::new();
+    let components =
+        [component("web", "\"slow_ms\": 20", &[]), component("api", "\"slow_ms\": ${case.ms}", &[])];
+    let step = |name: &str, of: &str| {
+        format!("    - {{ tags: [{name}], get: \"http://127.0.0.1:${{components.{of}.port}}/\" }}\n")
+    };
+    let journey = [step("home", "web"), step("order", "api"), step("pay", "api")].concat();
+    let load = format!("load:\n  users: 4\n  requests: 120\n  journey:\n{journey}");
+    let cases = "matrix: [{ name: base, ms: 20 }, { name: slow, ms: 60 }]\ntrials: 6\n";
+    let ran = lab.run(&plan(&components, &format!("{load}{cases}")), &[]);
+    assert!(lab.path().join(lab.run_name()).join("manifest.json").exists(), "{}", ran.err);
+    let trials = |case: &str| (1..=6).map(|trial| lab.record().summary(case, trial)).collect::<Vec<_>>();
+    ran.expect_however_busy(&[trials("base"), trials("slow")].concat(), false);
+    let out = lab.path().join(lab.run_name()).display().to_string();
+    let compared = lab.loadlab(&["compare", &out, "--format", "json"]);
+    compared.expect(0, &[]);
+    let found: Value = serde_json::from_str(&compared.out).expect("JSON");
+    let found = &found["comparisons"][0];
+    let call = |rows: &str, figure: &str| {
+        let all = found[rows].as_array().expect("a list");
+        all.iter().find(|row| row["figure"] == figure).map(|row| row["verdict"].clone())
+    };
+    // A busy machine may have spoiled so many rounds that nothing is judged.
+    if found["why_not"].is_string() {
+        assert!(found["details"].as_array().is_some_and(Vec::is_empty), "{found}");
+        return;
+    }
+    assert_eq!(call("figures", "p50"), Some("worse".into()), "{found}");
+    for step in ["tag.order.p50", "tag.pay.p50"] {
+        assert_eq!(call("details", step), Some("worse".into()), "{step} in {found}");
+    }
+    assert!(call("details", "tag.home.p50").is_some(), "{found}");
+    let text = lab.loadlab(&["compare", &out]);
+    text.expect(0, &[]);
+    let words = text.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("where: p50 of ") && words.contains("Where slow differs from base"),
+        "{}",
+        text.out
+    );
 }

@@ -81,6 +81,9 @@ pub struct Summary {
     /// By load, where a trial has several.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub by_load: BTreeMap<String, LoadSummary>,
+    /// By batch of the load, from 1, where there are several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub by_batch: BTreeMap<u32, LoadSummary>,
     /// Connections of the load.
     pub connections: Connections,
     /// What the generator used.
@@ -285,7 +288,7 @@ pub enum ThinkFacts {
     OfStepsS(f64),
 }
 
-/// The result of one of several loads.
+/// The result of one of several loads, or of one of several batches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadSummary {
     /// From its first window's start to its last one's end, on the trial's clock.

@@ -145,6 +145,7 @@ fn comparison(c: &Comparison) -> Json {
         "left_out": c.left_out,
         "bottleneck_moved": c.moved,
         "figures": c.rows.iter().map(row).collect::<Vec<_>>(),
+        "details": c.details.iter().map(row).collect::<Vec<_>>(),
     })
 }
 

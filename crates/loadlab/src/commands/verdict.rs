@@ -30,7 +30,7 @@ pub fn exit(comparisons: &[Comparison]) -> Exit {
     }
 }
 
-/// The verdict in a line: the figures that decide it, with their intervals.
+/// The verdict in a line: the figures that decide it, with their intervals, and the parts in which they differ.
 pub fn line(comparison: &Comparison) -> String {
     let word = word(comparison);
     let deciding = comparison.rows.iter().filter(|row| match word {
@@ -68,5 +68,6 @@ pub fn line(comparison: &Comparison) -> String {
         "same" => format!("{} is the same", comparison.other),
         word => format!("{} is {word}", comparison.other),
     };
-    format!("Verdict: {said}: {figures}\n\n")
+    let parts = loadlab_report::where_words(comparison).map(|parts| format!("; {parts}")).unwrap_or_default();
+    format!("Verdict: {said}: {figures}{parts}\n\n")
 }

@@ -94,6 +94,7 @@ pub fn settled_words(comparison: &Settled) -> String {
             Call::Better => "better",
             Call::Worse => "worse",
             Call::Same => "the same",
+            Call::Changed => "changed",
             Call::CannotTell if f.is_open => "open",
             Call::CannotTell => "unknown",
         };

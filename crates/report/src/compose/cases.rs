@@ -153,6 +153,7 @@ fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Compa
             Call::Better => ("better", Weight::Good),
             Call::Worse => ("worse", Weight::Bad),
             Call::Same => ("same", Weight::Plain),
+            Call::Changed => ("changed", Weight::Plain),
             Call::CannotTell => ("cannot tell", Weight::Plain),
         };
         let ratio = r.effect.filter(|_| metric.unit != loadlab_analysis::metric::Unit::Share);

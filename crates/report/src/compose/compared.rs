@@ -47,6 +47,7 @@ fn section((index, comparison): (usize, &Comparison), one_of_many: bool) -> Sect
     };
     let mut blocks: Vec<Block> = ratios(comparison).map(Block::Ratios).into_iter().collect();
     blocks.push(Block::Table(table(comparison)));
+    blocks.extend(details(comparison).map(Block::Table));
     blocks.extend(remarks(comparison).map(Block::Remarks));
     Section { id: format!("comparison-{}", index + 1), title, case: None, is_folded: false, blocks }
 }
@@ -58,6 +59,7 @@ pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
     for comparison in comparisons {
         blocks.extend(ratios(comparison).map(Block::Ratios));
         blocks.push(Block::Table(table(comparison)));
+        blocks.extend(details(comparison).map(Block::Table));
         blocks.extend(remarks(comparison).map(Block::Remarks));
     }
     blocks
@@ -85,10 +87,32 @@ pub fn found_words(comparison: &Comparison) -> String {
         }
     }
     if parts.is_empty() {
-        "nothing was measured in both.".to_owned()
-    } else {
-        format!("{}.", parts.join("; "))
+        return "nothing was measured in both.".to_owned();
     }
+    parts.extend(where_words(comparison));
+    format!("{}.", parts.join("; "))
+}
+
+/// Parts named where a case differs in many; the table has all.
+const MOST_PARTS: usize = 6;
+
+/// In which parts of the trial the cases differ, the largest differences first; `None` if in none that was tested.
+pub fn where_words(comparison: &Comparison) -> Option<String> {
+    let mut differing: Vec<&Row> = comparison.differing_details().collect();
+    if differing.is_empty() {
+        return None;
+    }
+    let size = |row: &Row| match (row.effect, row.scale) {
+        (None, _) => 0.0,
+        (Some(effect), Scale::Ratio) => effect.value.ln().abs(),
+        (Some(effect), Scale::Difference) => effect.value.abs(),
+    };
+    differing.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    let more = differing.len().saturating_sub(MOST_PARTS);
+    let named: Vec<String> =
+        differing.iter().take(MOST_PARTS).map(|row| format!("{} {}", label(row), by(row))).collect();
+    let more = if more > 0 { format!(" and {more} more in the table") } else { String::new() };
+    Some(format!("where: {}{more}", named.join(", ")))
 }
 
 /// How it was judged.
@@ -113,9 +137,10 @@ fn how_words(comparison: &Comparison) -> String {
             figures::plural(other as u64, "trial", "trials")
         ),
     };
+    let family = if comparison.details.is_empty() { "figures (Holm)" } else { "figures and parts" };
     format!(
-        "{method}; one false alarm in {} comparisons of equal cases at most, however many figures (Holm). The trial is \
-         the unit, never the request.",
+        "{method}; one false alarm in {} comparisons of equal cases at most, however many {family}. The trial is the \
+         unit, never the request.",
         false_alarms(comparison)
     ) + &control_words(comparison)
 }
@@ -215,27 +240,50 @@ fn ratios(comparison: &Comparison) -> Option<Ratios> {
     })
 }
 
+fn row(r: &Row) -> Vec<Cell> {
+    let (word, weight) = call_words(r.call);
+    let effect = r.effect.map_or(NOTHING.to_owned(), |e| match r.scale {
+        Scale::Ratio => ratio(e.value),
+        Scale::Difference => points(e.value),
+    });
+    let around = r.effect.and_then(|e| e.interval);
+    vec![
+        Cell { detail: Some(r.metric.about.to_string()), ..Cell::new(label(r)) },
+        ranged(&r.base, r.metric.unit),
+        ranged(&r.other, r.metric.unit),
+        Cell::new(effect),
+        Cell {
+            detail: around.map(|i| figures::percent(i.confidence)),
+            ..Cell::new(around.map_or(NOTHING.to_owned(), |i| interval(r.scale, i)))
+        },
+        Cell::new(word).weighing(weight),
+    ]
+}
+
+/// Where the figures that differ do so; `None` if nothing was tested.
+fn details(comparison: &Comparison) -> Option<Table> {
+    if comparison.details.is_empty() {
+        return None;
+    }
+    let mut table = Table {
+        caption: format!("Where {} differs from {}", comparison.other, comparison.base),
+        head: ["part", &comparison.base, &comparison.other, "ratio", "interval", "verdict"]
+            .map(str::to_owned)
+            .to_vec(),
+        words: vec![5],
+        rows: comparison.details.iter().map(row).collect(),
+        note: Some(
+            "A figure that differs is looked for in the parts of the trial, at the level that it leaves: figures and parts \
+             together raise no more false alarms than figures alone. Parts of figures that do not differ are not tested."
+                .into(),
+        ),
+    };
+    drop_untold(&mut table);
+    Some(table)
+}
+
 /// One row per figure.
 pub fn table(comparison: &Comparison) -> Table {
-    let row = |r: &Row| {
-        let (word, weight) = call_words(r.call);
-        let effect = r.effect.map_or(NOTHING.to_owned(), |e| match r.scale {
-            Scale::Ratio => ratio(e.value),
-            Scale::Difference => points(e.value),
-        });
-        let around = r.effect.and_then(|e| e.interval);
-        vec![
-            Cell { detail: Some(r.metric.about.to_string()), ..Cell::new(label(r)) },
-            ranged(&r.base, r.metric.unit),
-            ranged(&r.other, r.metric.unit),
-            Cell::new(effect),
-            Cell {
-                detail: around.map(|i| figures::percent(i.confidence)),
-                ..Cell::new(around.map_or(NOTHING.to_owned(), |i| interval(r.scale, i)))
-            },
-            Cell::new(word).weighing(weight),
-        ]
-    };
     let (ratio_head, of) = match comparison.method {
         Method::Paired => (
             "paired ratio",
@@ -272,6 +320,7 @@ fn call_words(call: Call) -> (&'static str, Weight) {
         Call::Better => ("better", Weight::Good),
         Call::Worse => ("worse", Weight::Bad),
         Call::Same => ("same", Weight::Plain),
+        Call::Changed => ("changed", Weight::Doubtful),
         Call::CannotTell => ("cannot tell", Weight::Plain),
     }
 }

@@ -63,6 +63,7 @@ fn compared(findings: &Findings<'_>, metric: &Metric) -> Option<String> {
             Call::Better => "better",
             Call::Worse => "worse",
             Call::Same => "the same",
+            Call::Changed => "changed",
             Call::CannotTell => "cannot tell",
         };
         let effect = row.effect.filter(|_| metric.unit != Unit::Share);
