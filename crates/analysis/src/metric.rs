@@ -13,8 +13,6 @@ use loadlab_record::manifest::FigureFacts;
 use loadlab_record::quantile::{Estimate, quantile_of, samples_needed};
 use loadlab_record::summary::{ComponentSummary, Distribution, Summary};
 
-use crate::parts::{self, Part, PartFigure};
-
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
@@ -120,6 +118,34 @@ impl From<NumberKind> for Unit {
     }
 }
 
+/// A part of a trial that has figures of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Requests of a step, or with a tag.
+    Step(String),
+    /// One of several loads.
+    Load(String),
+    /// A batch of the load, from 1.
+    Batch(u32),
+    /// A component of the system.
+    Component(String),
+    /// A probe.
+    Probe(String),
+}
+
+/// How a figure of a part is read.
+#[derive(Clone, Debug)]
+pub(crate) struct OfPart {
+    /// The part.
+    pub(crate) part: Part,
+    /// Name of the figure, as of the whole trial.
+    pub(crate) name: &'static str,
+    /// Its name for readers.
+    pub(crate) title: String,
+    /// Reads the figure of this name from a part.
+    pub(crate) read: fn(&Part, &'static str, &Summary) -> Value,
+}
+
 /// How a figure is read from a summary.
 #[derive(Clone, Debug)]
 enum Read {
@@ -128,8 +154,8 @@ enum Read {
     Failures(Failure),
     /// A figure that the plan names, under its id.
     OfPlan(NumberKind),
-    /// A figure of a part of the trial, with its name for readers.
-    OfPart(Part, PartFigure, String),
+    /// A figure of a part of the trial.
+    OfPart(OfPart),
 }
 
 /// The value of a plan's figure.
@@ -188,10 +214,10 @@ impl Metric {
         }
     }
 
-    /// A figure of a part of the trial: its id, title, and what it is.
+    /// A figure of a part of the trial: its id, and what it is.
     pub(crate) fn of_part(
-        (part, figure): (Part, PartFigure),
-        (id, title, about): (String, String, &'static str),
+        of: OfPart,
+        (id, about): (String, &'static str),
         unit: Unit,
         better: Better,
     ) -> Metric {
@@ -202,20 +228,20 @@ impl Metric {
             counts: None,
             better: Some(better),
             value: None,
-            read: Read::OfPart(part, figure, title),
+            read: Read::OfPart(of),
         }
     }
 
     /// The part of the trial that it is a figure of; `None`: the whole.
     pub fn part(&self) -> Option<&Part> {
-        if let Read::OfPart(part, ..) = &self.read { Some(part) } else { None }
+        if let Read::OfPart(of) = &self.read { Some(&of.part) } else { None }
     }
 
     /// Its name for readers: the plan's own unchanged, the others in words.
     pub fn title(&self) -> String {
         match &self.read {
             Read::OfPlan(_) => return self.id.to_string(),
-            Read::OfPart(.., title) => return title.clone(),
+            Read::OfPart(of) => return of.title.clone(),
             Read::Plain(_) | Read::Failures(_) => {}
         }
         match &*self.id {
@@ -254,7 +280,7 @@ impl Metric {
             Read::OfPlan(kind) => {
                 summary.figures.get(&*self.id).map_or(Value::Nothing, |figure| of_figure(figure, *kind))
             }
-            Read::OfPart(part, figure, _) => parts::value(part, *figure, summary),
+            Read::OfPart(of) => (of.read)(&of.part, of.name, summary),
             Read::Plain(read) => read(summary),
             Read::Failures(kind) => Value::Known(summary.failures.get(*kind) as f64),
         }

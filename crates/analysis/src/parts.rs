@@ -7,26 +7,11 @@ use loadlab_record::figure::Better;
 use loadlab_record::quantile::PERCENTILES;
 use loadlab_record::summary::{ComponentSummary, Distribution, LoadSummary, Requests, Summary, TagSummary};
 
-use crate::metric::{Metric, Unit, Value, figure};
-
-/// A part of a trial that has figures of its own.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// Requests of a step, or with a tag.
-    Step(String),
-    /// One of several loads.
-    Load(String),
-    /// A batch of the load, from 1.
-    Batch(u32),
-    /// A component of the system.
-    Component(String),
-    /// A probe.
-    Probe(String),
-}
+use crate::metric::{Metric, OfPart, Part, Unit, Value, figure};
 
 /// A figure that parts have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PartFigure {
+enum PartFigure {
     /// Of steps, loads and batches, by name.
     Percentile(&'static str),
     /// Of loads and batches.
@@ -107,7 +92,15 @@ fn metric_of(part: Part, figure: PartFigure) -> Metric {
         PartFigure::Mean => Better::Neither,
         _ => Better::Less,
     };
-    Metric::of_part((part, figure), (id, title, about), unit, better)
+    let read = match figure {
+        PartFigure::Percentile(_) => percentile,
+        PartFigure::Goodput => goodput,
+        PartFigure::Errors => errors,
+        PartFigure::Cpu => cpu_per_request,
+        PartFigure::Memory => memory_max,
+        PartFigure::Mean => mean,
+    };
+    Metric::of_part(OfPart { part, name, title, read }, (id, about), unit, better)
 }
 
 /// What counts of requests that are a part of all.
@@ -134,34 +127,44 @@ impl<'a> From<&'a TagSummary> for Of<'a> {
     }
 }
 
-/// A part's figure in a trial.
-pub(crate) fn value(part: &Part, of: PartFigure, summary: &Summary) -> Value {
-    let requests = match part {
+/// The requests of a step, load or batch in a trial.
+fn requests<'a>(part: &Part, summary: &'a Summary) -> Option<Of<'a>> {
+    match part {
         Part::Step(name) => summary.by_tag.get(name).map(Of::from),
         Part::Load(name) => summary.by_load.get(name).map(Of::from),
         Part::Batch(number) => summary.by_batch.get(number).map(Of::from),
-        Part::Component(name) => {
-            return summary.components.get(name).map_or(Value::Nothing, |c| of_component(c, of, summary));
-        }
-        Part::Probe(name) => return summary.probes.get(name).and_then(|p| p.mean).into(),
-    };
-    let Some(requests) = requests else { return Value::Nothing };
-    match of {
-        PartFigure::Percentile(name) => figure(requests.response_ms, name),
-        PartFigure::Goodput => requests.goodput_per_s.into(),
-        PartFigure::Errors => {
-            let Requests { failed, started, .. } = *requests.requests;
-            (started > 0).then(|| failed as f64 / started as f64).into()
-        }
-        PartFigure::Cpu | PartFigure::Memory | PartFigure::Mean => Value::Nothing,
+        Part::Component(_) | Part::Probe(_) => None,
     }
 }
 
-fn of_component(component: &ComponentSummary, of: PartFigure, summary: &Summary) -> Value {
+fn component<'a>(part: &Part, summary: &'a Summary) -> Option<&'a ComponentSummary> {
+    if let Part::Component(name) = part { summary.components.get(name) } else { None }
+}
+
+fn percentile(part: &Part, name: &'static str, summary: &Summary) -> Value {
+    requests(part, summary).map_or(Value::Nothing, |of| figure(of.response_ms, name))
+}
+
+fn goodput(part: &Part, _: &'static str, summary: &Summary) -> Value {
+    requests(part, summary).and_then(|of| of.goodput_per_s).into()
+}
+
+fn errors(part: &Part, _: &'static str, summary: &Summary) -> Value {
+    let of = requests(part, summary).filter(|of| of.requests.started > 0);
+    of.map(|of| of.requests.failed as f64 / of.requests.started as f64).into()
+}
+
+fn cpu_per_request(part: &Part, _: &'static str, summary: &Summary) -> Value {
     let ok = summary.requests.ok;
-    match of {
-        PartFigure::Cpu => component.cpu_s.filter(|_| ok > 0).map(|cpu_s| cpu_s / ok as f64 * 1e3).into(),
-        PartFigure::Memory => component.memory_bytes.max.into(),
-        _ => Value::Nothing,
-    }
+    let cpu_s = component(part, summary).and_then(|of| of.cpu_s).filter(|_| ok > 0);
+    cpu_s.map(|cpu_s| cpu_s / ok as f64 * 1e3).into()
+}
+
+fn memory_max(part: &Part, _: &'static str, summary: &Summary) -> Value {
+    component(part, summary).and_then(|of| of.memory_bytes.max).into()
+}
+
+fn mean(part: &Part, _: &'static str, summary: &Summary) -> Value {
+    let Part::Probe(name) = part else { return Value::Nothing };
+    summary.probes.get(name).and_then(|probe| probe.mean).into()
 }
