@@ -18,6 +18,7 @@
 //! - [`design`]: the same asked after every round, until it is certain; [`sequential`]: the test that is valid at any stop.
 //! - [`bottleneck`]: what saturated first.
 //! - [`bisect`]: the search for the revision that changed a figure.
+//! - [`changes`]: where a figure changed for good, over runs.
 //! - [`search`]: the search for the most load that meets an expectation.
 //! - [`mod@derived`]: figures that the plan derives from those of its cases.
 //! - [`usl`], [`mod@scalability`]: throughput over users, its peak and its knee.
@@ -30,6 +31,7 @@
 pub mod bisect;
 pub mod bottleneck;
 pub mod case;
+pub mod changes;
 pub mod compare;
 pub mod components;
 pub mod counter;

@@ -4,6 +4,7 @@ mod chance;
 
 mod bisect;
 mod bottleneck;
+mod changes;
 mod compare;
 mod design;
 mod details;

@@ -77,6 +77,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         trials: planned,
         until_certain: None,
         revisions: Vec::new(),
+        commit: None,
         expect: vec!["p50 < 20ms".into()],
         figures: Vec::new(),
         layout: None,

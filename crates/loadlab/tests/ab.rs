@@ -326,3 +326,54 @@ fn git_bisect_run_is_driven_by_what_the_plan_expects() {
     assert!(said.contains("is the first bad commit") && said.contains(&format!("Change {SLOW}")), "{said}");
     shop.git(&["bisect", "reset"]);
 }
+
+#[test]
+fn a_history_of_runs_names_the_commit_that_changed_a_figure() {
+    let shop = Shop::new();
+    shop.git(&["checkout", "--quiet", "v1"]);
+    shop.file("load/plan.yaml", &Shop::plan("trials: 1\n"));
+    let runs = shop.lab.path().join("history");
+    let mut spoiled = false;
+    for number in 0..10 {
+        if number == 5 {
+            shop.git(&["checkout", "--quiet", "-"]);
+        }
+        if number == 9 {
+            shop.file("ms", "61");
+        }
+        let out = runs.join(format!("run-{number}"));
+        let words =
+            ["run", "load/plan.yaml", "--quiet", "--out", &out.display().to_string()].map(str::to_owned);
+        let ran =
+            Ran::of(shop.command(&words.each_ref().map(String::as_str)).output().expect("loadlab starts"));
+        assert!(out.join("manifest.json").exists(), "{}", ran.err);
+        let summary =
+            std::fs::read_to_string(out.join("cases/default/1/summary.json")).expect("it was measured");
+        spoiled |= serde_json::from_str::<Value>(&summary).expect("JSON")["verdict"] == "invalid";
+    }
+    let list = |words: &[&str]| {
+        let folder = runs.display().to_string();
+        let ran = Ran::of(shop.command(&[&["list", &folder], words].concat()).output().expect("it starts"));
+        ran.expect(0, &[]);
+        ran.out
+    };
+    let json: Value = serde_json::from_str(&list(&["--json"])).expect("JSON");
+    let commits: Vec<(&str, bool)> = json
+        .as_array()
+        .expect("a list")
+        .iter()
+        .rev()
+        .map(|run| (run["commit"]["commit"].as_str().expect("a commit"), run["commit"]["changed"] == true))
+        .collect();
+    let (before, after) = (shop.git(&["rev-parse", "v1"]), shop.git(&["rev-parse", "HEAD"]));
+    let expect = (0..10).map(|number| (if number < 5 { &*before } else { &*after }, number == 9));
+    assert_eq!(commits, expect.collect::<Vec<_>>());
+    if spoiled {
+        return;
+    }
+    let text = list(&["--trend", "median"]);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let named = format!("commits {}..{} “Ask the stock twice”", &before[..10], &after[..10]);
+    assert!(words.contains("▲ median changed at") && words.contains(&named), "{text}");
+    assert!(words.contains(", worse; p = 0.0"), "{text}");
+}

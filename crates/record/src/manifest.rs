@@ -40,6 +40,9 @@ pub struct Manifest {
     /// The revisions of the plan's repository that were compared, in order; empty if it was about the tree as it was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<RevisionFacts>,
+    /// What the plan's repository was at when the run began; absent if it is in none, or if revisions were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitFacts>,
     /// Names of the components in order.
     pub components: Vec<ComponentFacts>,
     /// The axes of the matrix, in order.
@@ -74,6 +77,18 @@ impl Manifest {
     pub fn trials_of_each(&self) -> Option<u32> {
         self.until_certain.is_none().then_some(self.trials)
     }
+}
+
+/// The commit that a repository was at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitFacts {
+    /// Its hash.
+    pub commit: String,
+    /// The first line of its message.
+    pub subject: String,
+    /// Files that git knows were different from it, or a run that was cut off went on at another commit.
+    #[serde(default)]
+    pub changed: bool,
 }
 
 /// A revision of the plan's repository.

@@ -1,14 +1,16 @@
 //! Runs side by side over time: a list with verdicts and key figures, and how one figure of each case changed.
 //!
-//! A run's figures are its cases' medians over trials, as everywhere; whether a change is more than chance is not
-//! judged here.
+//! A run's figures are its cases' medians over trials, as everywhere. Where a figure changed for good is found over the
+//! runs of a series ([`loadlab_analysis::changes`]); whether two runs differ, `loadlab compare` says.
 
 use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::changes::{ChangePoint, change_points};
+use loadlab_analysis::compare::Scale;
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_analysis::metric::{self, Metric, Unit, Value};
-use loadlab_record::manifest::{Manifest, RunEnded};
-use loadlab_record::summary::Verdict;
+use loadlab_analysis::metric::{self, Better, Metric, Unit, Value};
+use loadlab_record::manifest::{CommitFacts, Manifest, RunEnded};
+use loadlab_record::summary::{Ended, Verdict};
 use serde_json::{Value as Json, json};
 
 use crate::compose::{ranged, worst};
@@ -86,6 +88,7 @@ pub fn list_json(runs: &[Listed]) -> String {
             "ended": m.ended,
             "how": m.how,
             "plan_sha256": m.plan_sha256,
+            "commit": m.commit,
             "verdict": worst(findings.cases.iter().map(|c| c.verdict)),
             "cases": cases,
         })
@@ -152,14 +155,16 @@ pub fn trend_text(
     let paint = Paint { colour };
     let all = series(oldest_first(runs));
     let mut out = String::new();
+    let looked_at: usize = all.iter().map(|one| cases_of(&one.runs, wanted).len()).sum();
     for one in &all {
         for name in cases_of(&one.runs, wanted) {
-            let points: Vec<(&Listed, Cell, Value)> = one
-                .runs
+            let of = one.having(name);
+            let changes = changes_of(&of, metric, looked_at);
+            let points: Vec<(&Listed, Cell, Value)> = of
                 .iter()
-                .filter_map(|(run, f)| {
-                    let spread = case_of(f, name)?.spread(metric);
-                    Some((*run, ranged(&spread, metric.unit), spread.median))
+                .map(|(run, case)| {
+                    let spread = case.spread(metric);
+                    (*run, ranged(&spread, metric.unit), spread.median)
                 })
                 .collect();
             let title = format!("{}: {}", one.titled(name, all.len()), metric.title());
@@ -168,6 +173,9 @@ pub fn trend_text(
                 paint.tone(Tone::Strong, &cut(&crate::terminal::harmless(&title), width))
             ));
             trend_of(&mut out, &points, width, paint);
+            for text in changes_words(&of, metric, &changes) {
+                hanging(&mut out, "▲ ", &text, width, |t| paint.tone(Tone::Strong, t));
+            }
             if let Some(text) = one.without(name) {
                 hanging(&mut out, "", &text, width, |t| paint.tone(Tone::Faint, t));
             }
@@ -190,12 +198,102 @@ impl Series<'_> {
         if of > 1 { format!("{} / {case}", self.name) } else { case.to_owned() }
     }
 
+    /// Its runs that have this case, and the case of each.
+    fn having(&self, case: &str) -> Vec<(&Listed, &CaseFindings<'_>)> {
+        self.runs.iter().filter_map(|(run, f)| Some((*run, case_of(f, case)?))).collect()
+    }
+
     /// Runs without this case, in words.
     fn without(&self, case: &str) -> Option<String> {
         let without = self.runs.iter().filter(|(_, f)| case_of(f, case).is_none()).count();
         let runs = figures::plural(self.runs.len() as u64, "run", "runs");
         (without > 0).then(|| format!("Left out: {without} of {runs} without this case."))
     }
+}
+
+/// The probability that any change is reported among everything shown if nothing changed.
+const CHANGE_LEVEL: f64 = 0.05;
+/// Draws the orders that a history is compared with: the same history has the same changes.
+const CHANGE_SEED: u64 = 20_140_101;
+
+/// A change in a series, by places among its runs.
+struct Change {
+    /// The last run before, and the first after.
+    between: (usize, usize),
+    /// Of figures on a ratio scale their logarithm.
+    point: ChangePoint,
+    scale: Scale,
+}
+
+/// Where a figure of a case changed for good, if so many cases and figures are looked at. Runs that did not measure it, or
+/// cannot be trusted, are passed over.
+fn changes_of(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, looked_at: usize) -> Vec<Change> {
+    let scale = if metric.unit == Unit::Share { Scale::Difference } else { Scale::Ratio };
+    let is_whole = |case: &CaseFindings<'_>| {
+        let mut trials = case.summaries();
+        trials.any(|s| s.verdict != Verdict::Invalid && matches!(s.ended, Ended::Complete | Ended::Stopped))
+    };
+    let value = |case: &CaseFindings<'_>| {
+        let value = case.spread(metric).median.known().filter(|_| is_whole(case))?;
+        let value = if scale == Scale::Ratio { value.ln() } else { value };
+        value.is_finite().then_some(value)
+    };
+    let known: Vec<(usize, f64)> =
+        of.iter().enumerate().filter_map(|(place, (_, case))| Some((place, value(case)?))).collect();
+    let values: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
+    let level = CHANGE_LEVEL / looked_at.max(1) as f64;
+    let found = change_points(&values, level, CHANGE_SEED);
+    found
+        .into_iter()
+        .map(|point| Change { between: (known[point.at - 1].0, known[point.at].0), point, scale })
+        .collect()
+}
+
+/// Each change in words, oldest first.
+fn changes_words(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[Change]) -> Vec<String> {
+    let words = |change: &Change| {
+        let (before, after) = (of[change.between.0].0, of[change.between.1].0);
+        let ChangePoint { before: from, after: to, chance, .. } = change.point;
+        let (from, to, by) = match change.scale {
+            Scale::Ratio => {
+                (from.exp(), to.exp(), format!("{} ×", figures::number(figures::round((to - from).exp(), 3))))
+            }
+            Scale::Difference => (from, to, format!("{:+} points", figures::round((to - from) * 100.0, 2))),
+        };
+        let direction = match (metric.better(), to > from) {
+            (Better::Neither, _) => "",
+            (Better::More, true) | (Better::Less, false) => ", better",
+            (Better::More, false) | (Better::Less, true) => ", worse",
+        };
+        let shown = |value: f64| figures::value(Value::Known(value), metric.unit);
+        format!(
+            "{} changed at {}: {} → {} ({by}{direction}; p = {}){}",
+            metric.title(),
+            after.name,
+            shown(from),
+            shown(to),
+            figures::round(chance, 2),
+            commits_words(before.run.manifest.commit.as_ref(), after.run.manifest.commit.as_ref())
+        )
+    };
+    changes.iter().map(words).collect()
+}
+
+/// What was committed between two runs, as far as their records know it.
+fn commits_words(before: Option<&CommitFacts>, after: Option<&CommitFacts>) -> String {
+    let Some(after) = after else { return String::new() };
+    let changed = if after.changed { ", with uncommitted changes" } else { "" };
+    let named = format!("{} “{}”{changed}", short(&after.commit), after.subject);
+    match before {
+        Some(before) if before.commit == after.commit => format!(", at the same commit as before: {named}"),
+        Some(before) => format!(", commits {}..{named}", short(&before.commit)),
+        None => format!(", commit {named}"),
+    }
+}
+
+/// A commit as people write it.
+fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
 }
 
 /// Whether two runs are of one plan: of the same name, and of the same text, or of the file at the same path, which
@@ -302,7 +400,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         title: one.titled(case, all.len()),
         case: None,
         is_folded: false,
-        blocks: trend_blocks(one, case, all.len(), metrics),
+        blocks: trend_blocks(one, case, all.len(), (metrics, cases.len() * metrics.len())),
     };
     Document {
         title: format!("{} by run", names.join(", ")),
@@ -324,7 +422,8 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
             Fact::new(
                 "Confidence",
                 "Points are medians over valid trials. A series is one plan’s: runs of its name and of its text or its file, \
-                 with the same profile and settings. Whether two runs differ by more than chance, `loadlab compare` tells.",
+                 with the same profile and settings. Changes are found by energy distances and permutations (e-divisive), \
+                 with one false alarm in twenty such pages if nothing changed. Whether two runs differ, `loadlab compare` tells.",
             ),
         ],
         verdict: Verdict::None,
@@ -334,16 +433,27 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
     }
 }
 
-fn trend_blocks(one: &Series<'_>, case: &str, of_series: usize, metrics: &[Metric]) -> Vec<Block> {
-    let of: Vec<(&Listed, &CaseFindings<'_>)> =
-        one.runs.iter().filter_map(|(run, f)| Some((*run, case_of(f, case)?))).collect();
-    let mut blocks: Vec<Block> = metrics.iter().map(|m| Block::Plane(trend_plane(&of, m))).collect();
+fn trend_blocks(
+    one: &Series<'_>,
+    case: &str,
+    of_series: usize,
+    (metrics, looked_at): (&[Metric], usize),
+) -> Vec<Block> {
+    let of = one.having(case);
+    let mut blocks = Vec::new();
+    for metric in metrics {
+        let changes = changes_of(&of, metric, looked_at);
+        blocks.push(Block::Plane(trend_plane(&of, metric, &changes)));
+        blocks.extend(
+            changes_words(&of, metric, &changes).into_iter().map(|text| Block::Paragraph(text + ".")),
+        );
+    }
     blocks.push(Block::Table(trend_table(&of, &one.titled(case, of_series), metrics)));
     blocks.extend(one.without(case).map(Block::Paragraph));
     blocks
 }
 
-fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
+fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[Change]) -> Plane {
     let around = |case: &CaseFindings<'_>| Around::over(&case.spread(metric));
     let spot = |(i, (run, case)): (usize, &(&Listed, &CaseFindings<'_>))| {
         let verdict = verdict_cell(run.run.manifest.how, case.verdict);
@@ -368,6 +478,11 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
         let between = (at.low < at.high).then_some((at.low, at.high));
         Some(Mark { at: at.value, between, text: "baseline".into() })
     };
+    let mark = |change: &Change| Mark {
+        at: (change.between.0 + change.between.1) as f64 / 2.0,
+        between: None,
+        text: "changed".into(),
+    };
     // The year is the same for most, and the minute distinguishes runs of one day.
     let label = |run: &Listed| started(&run.run.manifest).get(5..).unwrap_or_default().to_owned();
     let names = of.iter().enumerate().map(|(i, (run, _))| (i as f64, label(run))).collect();
@@ -382,7 +497,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
             spots: of.iter().enumerate().filter_map(spot).collect(),
         }],
         curves: Vec::new(),
-        marks: Vec::new(),
+        marks: changes.iter().map(mark).collect(),
         heights: of.iter().filter_map(baseline).collect(),
         behind: "the table below".into(),
         note: None,
@@ -390,6 +505,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
 }
 
 fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metric]) -> Table {
+    let has_commits = of.iter().any(|(run, _)| run.run.manifest.commit.is_some());
     let row = |(run, case): &(&Listed, &CaseFindings<'_>)| {
         let detail = run.baseline.then(|| "baseline".to_owned());
         let m = &run.run.manifest;
@@ -400,14 +516,24 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
             Cell::new(figures::count(case.whole().count() as u64)),
         ];
         row.extend(metrics.iter().map(|metric| ranged(&case.spread(metric), metric.unit)));
+        if has_commits {
+            let commit = m.commit.as_ref();
+            row.push(Cell {
+                detail: commit.filter(|c| c.changed).map(|_| "and changes".to_owned()),
+                ..Cell::new(commit.map_or(figures::NOTHING, |c| short(&c.commit)))
+            });
+        }
         row
     };
     let mut head = ["run", "started", "verdict", "trials"].map(str::to_owned).to_vec();
     head.extend(metrics.iter().map(|m| m.title()));
+    if has_commits {
+        head.push("commit".to_owned());
+    }
     Table {
         caption: name.to_owned(),
         head,
-        words: vec![1, 2],
+        words: if has_commits { vec![1, 2, 4 + metrics.len()] } else { vec![1, 2] },
         rows: of.iter().map(row).collect(),
         note: Some("Each figure is the median over the valid trials (of an even number, the worse of the middle two), with their range.".into()),
     }

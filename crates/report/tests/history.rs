@@ -1,8 +1,9 @@
 //! Lists of runs and trends on terminals of every width.
 
 use loadlab_analysis::metric::named;
-use loadlab_record::manifest::RunEnded;
+use loadlab_record::manifest::{CommitFacts, RunEnded};
 use loadlab_record::store::RunRecord;
+use loadlab_record::summary::Verdict;
 use loadlab_report::history::{Listed, list_json, list_text, trend, trend_text};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown};
@@ -144,4 +145,64 @@ fn a_series_is_one_plans() {
     let text = trend_text(&all, &p50, &|_| true, 100, false);
     assert!(text.contains("Left out: 1 of 3 runs without this case."), "{text}");
     assert!(html(&trend(&all, &[p50], &|_| true)).contains("Left out: 1 of 3 runs without this case."));
+}
+
+/// Twelve runs, newest first, of which the last five take half as long again; each at a commit of its own.
+fn history() -> Vec<Listed> {
+    let of = |day: u32| {
+        let is_slow = day > 17;
+        let p50_ms = if is_slow { 12.0 } else { 8.0 } + f64::from(day % 3) / 10.0;
+        let mut record = run("checkout", &[spec("10 users", 10, 80, p50_ms)], 1, &[]);
+        record.manifest.started = format!("2026-11-{day:02}T09:30:00Z");
+        record.manifest.commit = Some(CommitFacts {
+            commit: format!("{day:02}c0ffee00c0ffee"),
+            subject: if day == 18 { "Ask the <stock> twice".into() } else { "Other things".into() },
+            changed: day == 18,
+        });
+        Listed { name: format!("checkout-202611{day:02}-093000"), run: record.into(), baseline: false }
+    };
+    (11..=22).rev().map(of).collect()
+}
+
+#[test]
+fn a_change_for_good_is_found_with_its_commit() {
+    let p50 = named("p50").expect("a figure");
+    insta::assert_snapshot!(trend_text(&history(), &p50, &|_| true, 80, false), @r"
+    10 users: p50
+    checkout-20261111-093000  8.20 ms  ██████████████████████████▉
+    checkout-20261112-093000  8.00 ms  ██████████████████████████▎
+    checkout-20261113-093000  8.10 ms  ██████████████████████████▌
+    checkout-20261114-093000  8.20 ms  ██████████████████████████▉
+    checkout-20261115-093000  8.00 ms  ██████████████████████████▎
+    checkout-20261116-093000  8.10 ms  ██████████████████████████▌
+    checkout-20261117-093000  8.20 ms  ██████████████████████████▉
+    checkout-20261118-093000  12.0 ms  ███████████████████████████████████████▍
+    checkout-20261119-093000  12.1 ms  ███████████████████████████████████████▋
+    checkout-20261120-093000  12.2 ms  ████████████████████████████████████████
+    checkout-20261121-093000  12.0 ms  ███████████████████████████████████████▍
+    checkout-20261122-093000  12.1 ms  ███████████████████████████████████████▋
+    ▲ p50 changed at checkout-20261118-093000: 8.11 ms → 12.1 ms (1.49 ×, worse; p =
+      0.001), commits 17c0ffee00..18c0ffee00 “Ask the <stock> twice”, with
+      uncommitted changes
+    ");
+    for line in trend_text(&history(), &p50, &|_| true, 40, false).lines() {
+        assert!(width_of(line) <= 40, "{line}");
+    }
+    // Before it was made, and of runs that cannot be trusted, there is none.
+    let without = |runs: &[Listed]| !trend_text(runs, &p50, &|_| true, 80, false).contains("changed");
+    assert!(without(&history()[5..]));
+    let mut spoiled = history();
+    for listed in &mut spoiled[..5] {
+        change(listed, |run| {
+            let trials = run.cases.iter_mut().flat_map(|case| &mut case.trials);
+            trials.filter_map(|trial| trial.summary.as_mut()).for_each(|s| s.verdict = Verdict::Invalid);
+        });
+    }
+    assert!(without(&spoiled));
+    let document = trend(&history(), &[p50], &|_| true);
+    let (markdown, page) = (markdown(&document), html(&document));
+    assert!(markdown.contains("| 18c0ffee00 (and changes) |"), "{markdown}");
+    assert!(page.contains("Ask the &lt;stock&gt; twice") && !page.contains("<stock>"));
+    let json: serde_json::Value = serde_json::from_str(&list_json(&history())).expect("JSON");
+    assert_eq!(json[0]["commit"]["commit"], "22c0ffee00c0ffee");
 }

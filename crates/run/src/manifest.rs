@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Secrets;
 use loadlab_record::manifest::{
-    CaseFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, SearchFacts,
+    CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, SearchFacts,
     UntilCertain, UntilEnded,
 };
 use loadlab_record::store::{
@@ -54,11 +54,16 @@ impl Record {
     /// It cannot be read or written.
     pub fn resume(plan: &Plan, how: &RunOptions) -> Result<(Record, Kept), StoreError> {
         let is_complete = |summary: &Summary| matches!(summary.ended, Ended::Complete | Ended::Stopped);
-        let Manifest { started, until_certain, .. } = read_summaries(&how.out)?.manifest;
+        let Manifest { started, until_certain, commit, .. } = read_summaries(&how.out)?.manifest;
         let Resumed { writer, kept } = resume(&how.out, &how.secrets, is_complete)?;
         // Cases go on in the order that was drawn.
         let until_certain = until_certain.map(|until| UntilCertain { ended: None, ..until });
-        let manifest = Manifest { started, until_certain, ..manifest_of(plan, how) };
+        let present = manifest_of(plan, how);
+        let commit = commit.map(|began| match &present.commit {
+            Some(now) if now.commit != began.commit => CommitFacts { changed: true, ..began },
+            _ => began,
+        });
+        let manifest = Manifest { started, until_certain, commit, ..present };
         writer.manifest(&manifest)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
         Ok((Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() }, kept))
@@ -178,6 +183,7 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         host: Host::default(),
         words: plan.describe(),
         revisions: how.revisions.clone(),
+        commit: how.commit.clone().filter(|_| how.revisions.is_empty()),
         components: first_of_each(components.map(facts), |c| c.name.clone()),
         axes: plan.axes.clone(),
         cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir, &figures)).collect(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loadlab_load::target::Resolved;
 use loadlab_load::{IoChoice, LoadSpec};
 use loadlab_record::Secrets;
-use loadlab_record::manifest::RevisionFacts;
+use loadlab_record::manifest::{CommitFacts, RevisionFacts};
 
 use crate::senders::Senders;
 use crate::watch::Watch;
@@ -59,6 +59,8 @@ pub struct RunOptions {
     pub watch: Watch,
     /// Someone is shown the events as they happen.
     pub is_watched: bool,
+    /// The commit that the plan's repository is at, if it is in one.
+    pub commit: Option<CommitFacts>,
     /// The revisions that the plan compares, as they were checked out.
     pub revisions: Vec<RevisionFacts>,
     /// What the plan builds is there already.

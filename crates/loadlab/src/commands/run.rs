@@ -1,6 +1,6 @@
 //! `loadlab run`: a plan → a record and its report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use loadlab_analysis::{DiagnosedRun, Exit};
@@ -16,6 +16,7 @@ use loadlab_system::{guardian, open_files};
 
 use super::bench::default_threads;
 use super::check::{self, ReadPlan};
+use super::revisions::git;
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::{report, revisions};
@@ -213,6 +214,7 @@ pub fn usual(
         generator: Generator::default(),
         senders: None,
         watch: Watch::default(),
+        commit: git::present(Path::new(&read.path)),
         revisions: Vec::new(),
         is_built: false,
         is_watched: true,

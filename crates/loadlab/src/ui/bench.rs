@@ -48,6 +48,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
         trials: 1,
         until_certain: None,
         revisions: Vec::new(),
+        commit: None,
         expect: expect.to_vec(),
         figures: Vec::new(),
         layout: None,

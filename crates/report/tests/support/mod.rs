@@ -445,6 +445,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         trials,
         until_certain: None,
         revisions: Vec::new(),
+        commit: None,
         expect: expect.iter().map(|e| (*e).to_owned()).collect(),
         figures: Vec::new(),
         layout: None,

@@ -6,13 +6,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use loadlab_record::manifest::RevisionFacts;
+use loadlab_record::manifest::{CommitFacts, RevisionFacts};
 use loadlab_record::units::plural;
 
 /// Digits of a commit that is shown.
 const SHORT: usize = 10;
 /// Changed files that a message names.
 const NAMED: usize = 3;
+
+/// The commit that the repository of a file is at; `None` if it is in none, or git cannot say.
+pub fn present(file: &Path) -> Option<CommitFacts> {
+    // What is no file was made from a URL, and tests no tree.
+    let file = file.is_file().then(|| std::path::absolute(file).ok()).flatten()?;
+    let dir = file.parent()?;
+    let head = text(&git(dir, ["log", "-1", "--format=%H %s", "HEAD", "--"]).ok()?);
+    let (commit, subject) = head.split_once(' ').unwrap_or((&head, ""));
+    let status = git(dir, ["status", "--porcelain", "--untracked-files=no"]).ok()?;
+    Some(CommitFacts { commit: commit.to_owned(), subject: subject.to_owned(), changed: !status.is_empty() })
+}
 
 /// The repository that a plan is in.
 pub struct Repository {
