@@ -291,7 +291,9 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
     if !has_any || scale == Scale::Difference && all.all(|v| *v == Value::Known(0.0)) {
         return None;
     }
-    let answer = test.answer();
+    // Of parts there may be hundreds.
+    let is_bare = metric.part().is_some() && test.call() == Call::CannotTell;
+    let answer = if is_bare { test.answer_without_interval() } else { test.answer() };
     let out = |v: f64| if scale == Scale::Ratio { v.exp() } else { v };
     // Shares differ by one at most.
     let (lowest, highest) = if scale == Scale::Ratio { (0.0, f64::INFINITY) } else { (-1.0, 1.0) };

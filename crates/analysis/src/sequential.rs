@@ -155,11 +155,15 @@ impl Sequential {
 
     /// The verdict, the interval, and what is still needed.
     pub fn answer(&self) -> Answer {
-        let call = self.call();
+        Answer { low: self.end(1.0), high: self.end(-1.0), ..self.answer_without_interval() }
+    }
+
+    /// The same without the interval, which takes most of the time.
+    pub fn answer_without_interval(&self) -> Answer {
         Answer {
-            call,
-            low: self.end(1.0),
-            high: self.end(-1.0),
+            call: self.call(),
+            low: None,
+            high: None,
             rounds: self.rounds(),
             missing: self.missing,
             more: self.more(),

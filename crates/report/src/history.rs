@@ -143,11 +143,11 @@ fn over_cases(findings: &Findings<'_>, id: &str) -> Cell {
     }
 }
 
-/// How a figure changed: for each case of each series the runs that have it, oldest first, with bars. `runs` are
+/// How figures changed: for each case of each series the runs that have it, oldest first, with bars. `runs` are
 /// newest first; `wanted` selects cases.
 pub fn trend_text(
     runs: &[Listed],
-    metric: &Metric,
+    metrics: &[Metric],
     wanted: &dyn Fn(&str) -> bool,
     width: usize,
     colour: bool,
@@ -155,9 +155,13 @@ pub fn trend_text(
     let paint = Paint { colour };
     let all = series(oldest_first(runs));
     let mut out = String::new();
-    let looked_at: usize = all.iter().map(|one| cases_of(&one.runs, wanted).len()).sum();
-    for one in &all {
-        for name in cases_of(&one.runs, wanted) {
+    let cases: Vec<(&Series<'_>, &str)> = all
+        .iter()
+        .flat_map(|one| cases_of(&one.runs, wanted).into_iter().map(move |name| (one, name)))
+        .collect();
+    let looked_at = cases.len() * metrics.len();
+    for metric in metrics {
+        for (one, name) in cases.iter().copied() {
             let of = one.having(name);
             let changes = changes_of(&of, metric, looked_at);
             let points: Vec<(&Listed, Cell, Value)> = of

@@ -45,7 +45,7 @@ fn a_list_says_when_how_and_how_much() {
 #[test]
 fn a_trend_runs_from_old_to_new() {
     let p50 = named("p50").expect("a figure");
-    insta::assert_snapshot!(trend_text(&runs(), &p50, &|_| true, 80, false), @"
+    insta::assert_snapshot!(trend_text(&runs(), std::slice::from_ref(&p50), &|_| true, 80, false), @"
     10 users: p50
     checkout-20261118-093000  7.91 ms (7.86 … 7.91 ms)  ██████████▌  ← baseline
     checkout-20261119-093000  8.00 ms (7.97 … 8.00 ms)  ██████████▋
@@ -56,7 +56,7 @@ fn a_trend_runs_from_old_to_new() {
     checkout-20261119-093000  32.3 ms (32.2 … 32.3 ms)  ██████████▊
     checkout-20261120-093000  48.4 ms (48.2 … 48.4 ms)  ████████████████
     ");
-    let some = trend_text(&runs(), &p50, &|name| name == "10 users", 80, false);
+    let some = trend_text(&runs(), std::slice::from_ref(&p50), &|name| name == "10 users", 80, false);
     assert!(some.contains("10 users") && !some.contains("100 users"), "{some}");
 }
 
@@ -64,7 +64,8 @@ fn a_trend_runs_from_old_to_new() {
 fn every_width_holds() {
     let p99 = named("p99").expect("a figure");
     for width in [40, 80, 200] {
-        let text = list_text(&runs(), width, false) + &trend_text(&runs(), &p99, &|_| true, width, false);
+        let text = list_text(&runs(), width, false)
+            + &trend_text(&runs(), std::slice::from_ref(&p99), &|_| true, width, false);
         for line in text.lines() {
             assert!(width_of(line) <= width, "{} > {width}: {line}", width_of(line));
         }
@@ -116,7 +117,7 @@ fn a_series_is_one_plans() {
         let mut all = runs();
         change(&mut all[1], |run| edit(&mut run.manifest));
         let p50 = named("p50").expect("a figure");
-        let text = trend_text(&all, &p50, &|name| name == "10 users", 100, false);
+        let text = trend_text(&all, std::slice::from_ref(&p50), &|name| name == "10 users", 100, false);
         let titles = text.lines().filter(|l| l.ends_with(": p50")).map(str::to_owned);
         titles.collect::<Vec<_>>()
     };
@@ -142,7 +143,7 @@ fn a_series_is_one_plans() {
         run.manifest.cases.truncate(1);
     });
     let p50 = named("p50").expect("a figure");
-    let text = trend_text(&all, &p50, &|_| true, 100, false);
+    let text = trend_text(&all, std::slice::from_ref(&p50), &|_| true, 100, false);
     assert!(text.contains("Left out: 1 of 3 runs without this case."), "{text}");
     assert!(html(&trend(&all, &[p50], &|_| true)).contains("Left out: 1 of 3 runs without this case."));
 }
@@ -167,7 +168,7 @@ fn history() -> Vec<Listed> {
 #[test]
 fn a_change_for_good_is_found_with_its_commit() {
     let p50 = named("p50").expect("a figure");
-    insta::assert_snapshot!(trend_text(&history(), &p50, &|_| true, 80, false), @r"
+    insta::assert_snapshot!(trend_text(&history(), std::slice::from_ref(&p50), &|_| true, 80, false), @r"
     10 users: p50
     checkout-20261111-093000  8.20 ms  ██████████████████████████▉
     checkout-20261112-093000  8.00 ms  ██████████████████████████▎
@@ -185,11 +186,13 @@ fn a_change_for_good_is_found_with_its_commit() {
       0.001), commits 17c0ffee00..18c0ffee00 “Ask the <stock> twice”, with
       uncommitted changes
     ");
-    for line in trend_text(&history(), &p50, &|_| true, 40, false).lines() {
+    for line in trend_text(&history(), std::slice::from_ref(&p50), &|_| true, 40, false).lines() {
         assert!(width_of(line) <= 40, "{line}");
     }
     // Before it was made, and of runs that cannot be trusted, there is none.
-    let without = |runs: &[Listed]| !trend_text(runs, &p50, &|_| true, 80, false).contains("changed");
+    let without = |runs: &[Listed]| {
+        !trend_text(runs, std::slice::from_ref(&p50), &|_| true, 80, false).contains("changed")
+    };
     assert!(without(&history()[5..]));
     let mut spoiled = history();
     for listed in &mut spoiled[..5] {

@@ -80,7 +80,7 @@ fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
         None => (output::out_width(), output::out_has_colour()),
     };
     match args.format {
-        TrendFormat::Text => metrics.iter().map(|m| trend_text(runs, m, &wanted, width, colour)).collect(),
+        TrendFormat::Text => trend_text(runs, metrics, &wanted, width, colour),
         TrendFormat::Md => loadlab_report::markdown(&trend(runs, metrics, &wanted)),
         TrendFormat::Html => loadlab_report::html(&trend(runs, metrics, &wanted)),
     }
