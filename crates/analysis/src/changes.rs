@@ -7,6 +7,8 @@
 //!
 //! What it assumes: without a change, runs could have come in any order. A slow drift is therefore found as a step or two.
 
+use crate::random::{GAMMA, mixed};
+
 /// Runs on each side of a change, at least: one run is never more than an outlier.
 const FEWEST: usize = 2;
 /// Orders to compare with, at least; and so many that this number of them may be as extreme.
@@ -121,16 +123,14 @@ fn divided(values: &[f64]) -> Option<(usize, f64)> {
     found
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+/// Orders of values, one after the other.
 struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let number = mixed(self.0);
+        self.0 = self.0.wrapping_add(GAMMA);
+        number
     }
 
     /// Below `end`, which is small: the bias is far below what the number of orders resolves.

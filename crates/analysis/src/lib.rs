@@ -51,6 +51,7 @@ mod names;
 pub mod pairs;
 pub mod partial;
 pub mod parts;
+mod random;
 pub mod scalability;
 pub mod search;
 pub mod sequential;

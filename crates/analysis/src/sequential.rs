@@ -14,6 +14,7 @@
 //! What it assumes: the order is random, and a case does not disturb the one after it more than the other way round.
 
 use crate::compare::Call;
+use crate::random::{GAMMA, mixed};
 use crate::student;
 
 /// How the level is spent over the rounds. A shift is worth finding early; that nothing changed is seen late, if at all.
@@ -333,16 +334,6 @@ impl Coins {
             }
         }
     }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-
-fn mixed(value: u64) -> u64 {
-    let z = value.wrapping_add(GAMMA);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// One side on which a supposed shift may be rejected.

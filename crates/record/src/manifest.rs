@@ -79,6 +79,11 @@ impl Manifest {
     }
 }
 
+/// A commit's hash as people write it.
+pub fn short_commit(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}
+
 /// The commit that a repository was at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitFacts {

@@ -9,7 +9,7 @@ use loadlab_analysis::changes::{ChangePoint, change_points};
 use loadlab_analysis::compare::Scale;
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Better, Metric, Unit, Value};
-use loadlab_record::manifest::{CommitFacts, Manifest, RunEnded};
+use loadlab_record::manifest::{CommitFacts, Manifest, RunEnded, short_commit};
 use loadlab_record::summary::{Ended, Verdict};
 use serde_json::{Value as Json, json};
 
@@ -287,17 +287,12 @@ fn changes_words(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: 
 fn commits_words(before: Option<&CommitFacts>, after: Option<&CommitFacts>) -> String {
     let Some(after) = after else { return String::new() };
     let changed = if after.changed { ", with uncommitted changes" } else { "" };
-    let named = format!("{} “{}”{changed}", short(&after.commit), after.subject);
+    let named = format!("{} “{}”{changed}", short_commit(&after.commit), after.subject);
     match before {
         Some(before) if before.commit == after.commit => format!(", at the same commit as before: {named}"),
-        Some(before) => format!(", commits {}..{named}", short(&before.commit)),
+        Some(before) => format!(", commits {}..{named}", short_commit(&before.commit)),
         None => format!(", commit {named}"),
     }
-}
-
-/// A commit as people write it.
-fn short(commit: &str) -> &str {
-    commit.get(..10).unwrap_or(commit)
 }
 
 /// Whether two runs are of one plan: of the same name, and of the same text, or of the file at the same path, which
@@ -524,7 +519,7 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
             let commit = m.commit.as_ref();
             row.push(Cell {
                 detail: commit.filter(|c| c.changed).map(|_| "and changes".to_owned()),
-                ..Cell::new(commit.map_or(figures::NOTHING, |c| short(&c.commit)))
+                ..Cell::new(commit.map_or(figures::NOTHING, |c| short_commit(&c.commit)))
             });
         }
         row

@@ -4,6 +4,7 @@ use loadlab_analysis::case::TRIALS_FOR_DIFFERENCES;
 use loadlab_analysis::compare::Comparison;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::{DiagnosedRun, Exit};
+use loadlab_record::manifest::short_commit;
 use loadlab_report::terminal;
 use loadlab_run::RunResult;
 use serde_json::{Value, json};
@@ -62,8 +63,9 @@ fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun
         }
         (all, AbFormat::Md) => {
             let revisions = run.manifest.revisions.iter();
-            let named: Vec<String> =
-                revisions.map(|r| format!("`{}` is {} ({})", r.name, short(&r.commit), r.subject)).collect();
+            let named: Vec<String> = revisions
+                .map(|r| format!("`{}` is {} ({})", r.name, short_commit(&r.commit), r.subject))
+                .collect();
             let words: Vec<&str> = all.iter().map(verdict::word).collect();
             output::print(&format!(
                 "**{}: {}** – {}.\n\n{}",
@@ -99,8 +101,4 @@ fn document(result: &RunResult, run: &DiagnosedRun, comparisons: &[Comparison], 
         serde_json::from_str(&loadlab_report::comparisons_json(comparisons)).unwrap_or(Value::Null);
     document["comparisons"] = compared["comparisons"].clone();
     document
-}
-
-fn short(commit: &str) -> &str {
-    commit.get(..10).unwrap_or(commit)
 }

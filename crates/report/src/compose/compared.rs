@@ -77,6 +77,8 @@ pub fn found_words(comparison: &Comparison) -> String {
             parts.push(format!("{word}: {}", names.join(", ")));
         }
     }
+    // What differs, and at once where.
+    parts.extend(where_words(comparison));
     let within = figures::percent(comparison.options.equivalence_margin);
     for (call, word) in
         [(Call::Same, format!("the same within {within}")), (Call::CannotTell, "cannot tell".into())]
@@ -89,7 +91,6 @@ pub fn found_words(comparison: &Comparison) -> String {
     if parts.is_empty() {
         return "nothing was measured in both.".to_owned();
     }
-    parts.extend(where_words(comparison));
     format!("{}.", parts.join("; "))
 }
 

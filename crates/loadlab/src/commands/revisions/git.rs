@@ -6,11 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use loadlab_record::manifest::{CommitFacts, RevisionFacts};
+use loadlab_record::manifest::{CommitFacts, RevisionFacts, short_commit};
 use loadlab_record::units::plural;
 
-/// Digits of a commit that is shown.
-const SHORT: usize = 10;
 /// Changed files that a message names.
 const NAMED: usize = 3;
 
@@ -99,7 +97,7 @@ impl Repository {
         let out = git(&self.root, words).map_err(Failed::words)?;
         let read = |line: &str| {
             let (commit, subject) = line.split_once(' ').unwrap_or((line, ""));
-            let name = commit.get(..SHORT).unwrap_or(commit).to_owned();
+            let name = short_commit(commit).to_owned();
             RevisionFacts { name, commit: commit.to_owned(), subject: subject.to_owned() }
         };
         let mut all = vec![good.clone()];
