@@ -110,7 +110,9 @@ const COMPARED: [&str; 9] =
 /// The figures cases are compared by: those named by the plan that have a better direction, then the usual ones.
 pub(crate) fn compared(of_plan: &[Metric]) -> Vec<Metric> {
     let mut all: Vec<Metric> = of_plan.iter().filter(|m| m.better() != Better::Neither).cloned().collect();
-    let usual = COMPARED.iter().filter(|id| !of_plan.iter().any(|m| m.stands_for(id)));
+    // Trials that search measure each case at its own capacity: only that can be compared, and what the plan names.
+    let searches = of_plan.iter().any(|m| m.stands_for("capacity"));
+    let usual = COMPARED.iter().filter(|id| !searches && !of_plan.iter().any(|m| m.stands_for(id)));
     all.extend(usual.filter_map(|id| metric::named(id)));
     all
 }

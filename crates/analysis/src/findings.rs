@@ -232,6 +232,7 @@ fn trial_findings<'a>(
             Some("cut off: loadlab was killed, or could not write its summary; reconstructed from what it had written".to_owned())
         }
         Some(Ended::Broken) => Some("the system broke".to_owned()),
+        None if record.is_search => Some("the search was cut off".to_owned()),
         None => Some("ended before the load began".to_owned()),
     };
     let cut_off = ended.clone().filter(|_| summary.is_some_and(|s| s.ended == Ended::Partial));

@@ -147,6 +147,21 @@ impl Numbers for TrialNumbers<'_> {
     }
 }
 
+/// What follows for a trial from the search that it was, once its summary says what was found: figures that depend on
+/// it, and what the plan expects beyond what each level had to meet.
+pub fn conclude_search(summary: &mut Summary, all_figures: &[Figure], expect: &[Expr]) {
+    let of_search = figures(all_figures, &SummaryNumbers::new(summary, &[]));
+    for (name, figure) in of_search {
+        let own = summary.figures.get(&name);
+        if own.is_none_or(|own| own.value.is_none()) {
+            summary.figures.insert(name, figure);
+        }
+    }
+    let more = expectations(expect, &SummaryNumbers::new(summary, &[]));
+    summary.expectations.extend(more);
+    summary.verdict = verdict(summary);
+}
+
 /// The verdict of a trial, from its doubts, expectations, components and how it ended.
 ///
 /// A measurement that cannot be trusted is INVALID whatever it seems to show. An expectation left open by too few

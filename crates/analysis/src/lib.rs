@@ -30,6 +30,7 @@
 
 pub mod bisect;
 pub mod bottleneck;
+pub mod capacity;
 pub mod case;
 pub mod changes;
 pub mod compare;
@@ -65,6 +66,6 @@ pub mod usl;
 pub use diagnosed::{DiagnosedRun, DiagnosedTrial};
 pub use findings::{Findings, findings};
 pub use input::{LoadRun, Planned, TrialInput};
-pub use judge::{Exit, verdict};
+pub use judge::{Exit, conclude_search, verdict};
 pub use partial::partial;
 pub use summarise::summarise;

@@ -13,8 +13,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of levels a search measures, including repeats, unless configured.
-pub const MAX_LEVELS: u32 = 15;
+pub use loadlab_record::search::MAX_LEVELS;
+
 /// Levels this close to one another count as the same: two per cent.
 pub const PRECISION: f64 = 0.02;
 
@@ -97,6 +97,10 @@ pub struct Search {
     high: u64,
     max_levels: u32,
     precision: f64,
+    /// Where to begin; `None`: in the middle.
+    start: Option<u64>,
+    /// The first level is moved by this factor.
+    shift: f64,
     path: Vec<LevelOutcome>,
 }
 
@@ -115,7 +119,21 @@ impl Search {
     /// Between two levels, both inclusive; the lower is at least 1. A reversed range is swapped.
     pub fn new(low: u64, high: u64, max_levels: u32) -> Search {
         let (low, high) = (low.min(high).max(1), low.max(high).max(1));
-        Search { low, high, max_levels: max_levels.max(1), precision: PRECISION, path: Vec::new() }
+        Search { low, high, max_levels: max_levels.max(1), precision: PRECISION, start: None, shift: 1.0, path: Vec::new() }
+    }
+
+    /// The same from a level near which the answer probably is, such as the last search's: it moves away from it in steps
+    /// that double, until the answer lies between two levels.
+    pub fn starting_at(self, level: u64) -> Search {
+        Search { start: Some(level.clamp(self.low, self.high)), ..self }
+    }
+
+    /// The same on other levels: searches that are repeated would otherwise halve the same range at the same levels, and
+    /// all err in the same direction. `place` is the repeat's.
+    pub fn dithered(self, place: u64) -> Search {
+        // Multiples of the golden ratio spread evenly, however many there are.
+        let share = (place as f64 * 0.618_033_988_749_894_9).fract() - 0.5;
+        Search { shift: (share * self.precision).exp(), ..self }
     }
 
     /// Everything that was measured, in order.
@@ -189,20 +207,37 @@ impl Search {
         match (passed, failed) {
             // The whole range is open. The ends of a range are guesses, and its top may take the system down, so the
             // middle comes first.
-            (None, None) => Some(middle(self.low, self.high)),
+            (None, None) => {
+                let first = self.start.unwrap_or_else(|| middle(self.low, self.high));
+                let shifted = (first as f64 * self.shift).round() as u64;
+                Some(shifted.clamp(self.low, self.high))
+            }
             (Some(passed), None) if passed >= self.high => None,
             (Some(passed), None) => Some(match self.near(passed, self.high) {
                 true => self.high,
-                false => middle(passed, self.high),
+                false => match self.stride() {
+                    Some(factor) => middle(passed, self.high).min(times(passed, factor).max(passed + 1)),
+                    None => middle(passed, self.high),
+                },
             }),
             (None, Some(failed)) if failed <= self.low => None,
             (None, Some(failed)) => Some(match self.near(self.low, failed) {
                 true => self.low,
-                false => middle(self.low, failed),
+                false => match self.stride() {
+                    Some(factor) => middle(self.low, failed).max(times(failed, 1.0 / factor).min(failed - 1)),
+                    None => middle(self.low, failed),
+                },
             }),
             (Some(passed), Some(failed)) if self.near(passed, failed) => None,
             (Some(passed), Some(failed)) => Some(middle(passed, failed)),
         }
+    }
+
+    /// How far the next level is from the last one while the answer lies on one side of all; `None` without a start.
+    fn stride(&self) -> Option<f64> {
+        self.start?;
+        let doublings = i32::try_from(self.levels().len().saturating_sub(1)).unwrap_or(i32::MAX).min(8);
+        Some((FIRST_STRIDE * 2f64.powi(doublings)).exp())
     }
 
     fn near(&self, low: u64, high: u64) -> bool {
@@ -245,6 +280,13 @@ impl Search {
             _ => Known::Is(Outcome::Invalid),
         }
     }
+}
+
+/// The first step away from a level near which the answer is expected, on the logarithmic scale.
+const FIRST_STRIDE: f64 = 0.04;
+
+fn times(level: u64, factor: f64) -> u64 {
+    (level as f64 * factor).round() as u64
 }
 
 /// Half way on a logarithmic scale, strictly between the two if possible.

@@ -137,6 +137,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         actions: components::actions(input.events),
         pairs: Vec::new(),
         figures: BTreeMap::new(),
+        search: None,
         bottleneck: None,
     }
 }

@@ -41,6 +41,7 @@ fn summary(per_s: u64, expect: &[&str]) -> Summary {
 
 fn trial(number: u32, summary: Option<Summary>) -> TrialRecord {
     TrialRecord {
+        is_search: false,
         number,
         dir: PathBuf::new(),
         summary,

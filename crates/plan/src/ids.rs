@@ -4,6 +4,7 @@
 //! in most languages, and a block has room for at least 2³² requests.
 
 use loadlab_record::schedule::Until;
+use loadlab_record::search::most_measurements;
 
 use crate::model::journey::Place;
 use crate::model::plan::Plan;
@@ -36,7 +37,9 @@ pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
         |case: &Case| case.durability.clone().filter(|l| !matches!(l.persisted, Persisted::Probe(_)));
     let Place { file, line, column, snippet } = plan.cases().iter().find_map(by_ids)?.at;
     let most = plan.cases().iter().map(parts).max().unwrap_or(1).max(1);
-    let trials = plan.cases().len() as u64 * u64::from(plan.trials);
+    let searched = plan.cases().iter().filter_map(|case| case.find.as_ref());
+    let levels = searched.map(|find| most_measurements(find.max_levels)).max().unwrap_or(1);
+    let trials = (plan.cases().len() as u64 * u64::from(plan.trials)).saturating_mul(levels);
     let blocks = trials.saturating_mul(most);
     let (message, fewer) = if blocks > MOST_BLOCKS {
         let all = format!("{trials} trials of {most} loads and batches");

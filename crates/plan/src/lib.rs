@@ -32,6 +32,7 @@ pub use keys::schema::schema;
 pub use loadlab_record::bound::{Bound, Operator};
 pub use loadlab_record::escape::Escape;
 pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
+pub use loadlab_record::search::SearchVariable;
 pub use loadlab_record::variable::{Unit, Variable};
 pub use model::journey::{
     Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
@@ -45,11 +46,12 @@ pub use model::part::{
 pub use model::plan::{Plan, Revision, TrialOrder, UntilCertain};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
-    FigureSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,
+    FigureSpec, FindSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,
     ProbeSpec, Purpose, ReadySign, ReadySpec, StopSpec, SystemSpec,
 };
 pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};
 pub use plan::Options;
+pub use read::find::{level_times, unsearchable};
 pub use text::error::{PlanError, PlanErrors, Related};
 pub use text::suggest::glob;

@@ -142,7 +142,8 @@ impl Plan {
         let mut found: Vec<&Expression> = Vec::new();
         for case in &self.cases {
             let drain = case.drain.iter().map(|d| &d.until);
-            for expression in case.expect.iter().chain(&case.stop_when).chain(drain) {
+            let searched = case.find.iter().flat_map(|find| &find.expect);
+            for expression in case.expect.iter().chain(searched).chain(&case.stop_when).chain(drain) {
                 if !found.contains(&expression) {
                     found.push(expression);
                 }

@@ -45,6 +45,7 @@ pub mod packed_samples;
 pub mod quantile;
 pub mod sample;
 pub mod schedule;
+pub mod search;
 pub mod secrets;
 pub mod store;
 pub mod summary;

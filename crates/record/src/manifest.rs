@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::NumberKind;
 use crate::figure::Better;
+use crate::search::SearchFacts;
 
 /// A run's manifest. Written when the run starts, and again whenever a trial or the run ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,7 +68,7 @@ pub struct Manifest {
     pub derive: Vec<DerivedFacts>,
     /// `true`: a quick first look, without verdicts on differences.
     pub quick: bool,
-    /// Set if the run is a search for capacity.
+    /// Set if the run is one search for capacity: its cases are levels, each measurement a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFacts>,
 }
@@ -176,40 +177,6 @@ pub struct DerivedFacts {
     /// Another one that it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
-}
-
-/// A search for the highest load that meets the expectations: its cases are levels, each measurement a trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SearchFacts {
-    /// What is varied: `users`, or `rate` in requests per second.
-    pub vary: String,
-    /// The lowest level to be tried.
-    pub low: u64,
-    /// The highest.
-    pub high: u64,
-    /// The answer in words; absent until there is one.
-    pub found: Option<String>,
-    /// The highest level that met the expectations.
-    pub level: Option<u64>,
-    /// The lowest that did not.
-    pub above: Option<u64>,
-    /// Both were measured twice, with the same result.
-    pub confirmed: bool,
-    /// Every trial in order.
-    pub path: Vec<SearchStep>,
-}
-
-/// A trial of a search.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SearchStep {
-    /// Users, or requests per second.
-    pub level: u64,
-    /// The trial of its case.
-    pub trial: u32,
-    /// `met`, `missed` or `invalid`.
-    pub outcome: String,
-    /// The reason, in words.
-    pub why: String,
 }
 
 /// How a run ended.

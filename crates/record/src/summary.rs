@@ -19,6 +19,7 @@ use crate::numbers::NumberSummary;
 use crate::outcome::Failures;
 pub use crate::quantile::FewSamples;
 pub use crate::quantile::PERCENTILES;
+use crate::search::SearchFacts;
 use crate::quantile::{Estimate, Estimates, ranks, samples_needed};
 
 /// A trial's document.
@@ -108,6 +109,10 @@ pub struct Summary {
     /// The figures that the plan names, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub figures: BTreeMap<String, FigureValue>,
+    /// What was searched for, if the trial is a search: all other figures are those at the level that was found, or, if
+    /// none was, at the lowest that was measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub search: Option<SearchFacts>,
     /// What held the system back; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bottleneck: Option<Bottleneck>,

@@ -1,23 +1,24 @@
 //! The conductor: a plan from its builds to its last trial. [`conduct`] is the whole story of a run; a trial's
 //! own story is in [`crate::trial`].
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
-use loadlab_analysis::Exit;
+use loadlab_analysis::search::Search;
+use loadlab_analysis::{Exit, conclude_search};
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Case, Plan};
+use loadlab_plan::{Case, FindSpec, Plan};
 use loadlab_record::event::EventKind;
 use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::manifest::RunEnded;
-use loadlab_record::store::{StoreError, TrialWriter};
+use loadlab_record::search::most_measurements;
+use loadlab_record::store::StoreError;
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::event::RunEvent;
-use crate::manifest::{Kept, Record, figures_of_case};
+use crate::manifest::{Kept, Record, figures_of_case, plan_dir};
 use crate::options::RunOptions;
 use crate::result::{RunResult, TrialEnd};
+use crate::search::{SearchRequest, SearchTask, Searched};
 use crate::settling::{Settling, rounds_in_random_order};
 use crate::site::RunningSystem;
 use crate::site::durability::Ids;
@@ -165,24 +166,8 @@ pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
     let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
     let allowed = Allowed { hosts, resolved: how.resolved.clone(), ..Allowed::default() };
     check_targets(plan.cases(), &allowed)?;
-    urls::check(plan, &dir_of(plan), &allowed)?;
+    urls::check(plan, &plan_dir(plan), &allowed)?;
     Ok(allowed)
-}
-
-/// The state of a trial, whose record includes what was built before it, and what this host lacks.
-pub fn state_of(
-    record: &mut Record,
-    writer: TrialWriter,
-    cancel: &Cancel,
-    site: &RunningSystem,
-) -> Arc<TrialState> {
-    let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
-    std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
-    for missing in site.unavailable() {
-        let (what, why) = (missing.what.clone(), missing.why.clone());
-        state.event(EventKind::Unavailable { component: "host".to_owned(), what, why });
-    }
-    Arc::new(state)
 }
 
 /// Everything that happens before the first trial: the guardian, cgroups and scratch folder, all builds.
@@ -219,7 +204,7 @@ pub fn prepare(
     if let Some(net) = isolated(plan)? {
         site.isolate(net);
     }
-    journey::check_feeds(plan, &dir_of(plan))?;
+    journey::check_feeds(plan, &plan_dir(plan))?;
     Ok(site)
 }
 
@@ -304,6 +289,15 @@ impl Done {
     }
 }
 
+impl Done {
+    /// The capacity that the last trial of a case found.
+    fn found_last(&self, case: &str) -> Option<u64> {
+        let of_case = self.trials.iter().rev().filter(|trial| trial.case == case);
+        let found = of_case.filter_map(|trial| trial.summary.as_ref()?.search.as_ref()?.capacity).next()?;
+        Some(found.value.round() as u64)
+    }
+}
+
 impl Conductor<'_> {
     /// Whether a case still has trials.
     fn wants(&self, case: usize) -> bool {
@@ -346,11 +340,17 @@ impl Conductor<'_> {
             figures: figures_of_case(case),
         };
         (self.emit)(event);
+        let given_up = || self.done.given_up.iter().any(|given_up| given_up.case == index);
+        if let Some(spec) = case.find.as_ref().filter(|_| !given_up()) {
+            let next = next.map(|place| schedule[place].0);
+            let (outcome, is_record_lost) = self.search(site, (schedule, place), spec, next);
+            return self.add(index, number, outcome, is_record_lost);
+        }
         let writer = match self.record.trial(index, number) {
             Ok(writer) => writer,
             Err(error) => return self.add(index, number, lost(&error), true),
         };
-        let state = state_of(&mut self.record, writer, self.cancel, site);
+        let state = self.record.state(writer, self.cancel, site);
         let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
         let mut outcome = match (given_up, limits::settle(case, self.plan.cases(), &self.done.trials)) {
             (Some(given_up), _) => skipped(&state, given_up),
@@ -361,7 +361,7 @@ impl Conductor<'_> {
                 }
                 let case = settled.as_ref().map_or(case, |s| &s.case);
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
-                let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
+                let (plan_dir, threads) = (&plan_dir(self.plan), self.how.threads);
                 let ids = Ids::of(self.plan.cases(), schedule.len());
                 let (carried, watch) = (None, &self.how.watch);
                 let generator = &self.how.generator;
@@ -392,6 +392,81 @@ impl Conductor<'_> {
         logs::mask_ended(&state, &site.open_logs(), self.emit);
         outcome.and_then(state.trouble().map(|t| (t.describe(), t.exit())));
         self.add(index, number, outcome, state.unwritten().is_some());
+    }
+
+    /// A trial that searches for the capacity of its case, beginning near what the last one found.
+    fn search(
+        &mut self,
+        site: &mut RunningSystem,
+        (schedule, place): (&[(usize, u32)], usize),
+        spec: &FindSpec,
+        next: Option<usize>,
+    ) -> (TrialOutcome, bool) {
+        let (index, number) = schedule[place];
+        let case = &self.plan.cases()[index];
+        let request = SearchRequest::from(spec);
+        let settled = match limits::settle(case, self.plan.cases(), &self.done.trials) {
+            Ok(settled) => settled,
+            Err(why) => return (TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }, false),
+        };
+        for line in settled.iter().flat_map(|s| &s.words) {
+            (self.emit)(RunEvent::Note(line.clone()));
+        }
+        let searches = self.plan.cases().iter().filter_map(|case| case.find.as_ref());
+        let most = searches.map(|find| most_measurements(find.max_levels)).max().unwrap_or(1);
+        let parts = self.plan.cases().iter().map(|case| case.loads.len() as u64).max().unwrap_or(1);
+        let task = SearchTask {
+            plan: self.plan,
+            base: settled.as_ref().map_or(case, |s| &s.case),
+            request: &request,
+            how: self.how,
+            conditions: &self.conditions[index].of_levels(),
+            allowed: &self.allowed,
+            cancel: self.cancel,
+            emit: self.emit,
+            ids: Ids::for_blocks(most.saturating_mul(schedule.len() as u64), parts),
+            first_place: place * most as usize,
+            trial: Some((index, number)),
+        };
+        let search = Search::new(request.range.0, request.range.1, request.max_levels).dithered(u64::from(number));
+        let search = match self.done.found_last(&case.name) {
+            Some(level) => search.starting_at(level),
+            None => search,
+        };
+        let searched = task.run(search, &mut self.record, site);
+        let is_last = self.cancel.is_cancelled();
+        let failed = searched.trouble.is_some();
+        site.end_search(case);
+        // The logs of what goes now are the trial's own: nothing is recorded of it but what failed.
+        let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
+        let left = site.end_trial(next.filter(|_| !is_last), failed, &state);
+        logs::mask_all(&self.record.dir, &self.how.secrets, self.emit);
+        let (mut outcome, adopted) = self.concluded(index, searched);
+        outcome.and_then(left);
+        let stored = adopted.map_or(Ok(()), |measurement| {
+            self.record.adopt_level((index, number), measurement, outcome.summary.as_ref())
+        });
+        let is_record_lost = stored.is_err();
+        outcome.and_then(stored.err().map(|error| (error.to_string(), Exit::CouldNotRun)));
+        (outcome, is_record_lost)
+    }
+
+    /// What came of a trial that searched, and the measurement that becomes its record.
+    fn concluded(&self, index: usize, searched: Searched) -> (TrialOutcome, Option<u32>) {
+        let Searched { trouble, exit, chosen, last, answer, .. } = searched;
+        if self.cancel.is_cancelled() || trouble.is_some() || answer.is_none() {
+            let why = if self.cancel.is_cancelled() { Some("the search was interrupted".to_owned()) } else { None };
+            let failure = why.or(trouble.map(|(why, _)| why)).unwrap_or_else(|| "nothing was measured".to_owned());
+            return (TrialOutcome { summary: None, failure: Some(failure), exit }, last);
+        }
+        let Some((measurement, mut summary)) = chosen else {
+            let failure = Some("nothing was measured".to_owned());
+            return (TrialOutcome { summary: None, failure, exit: Exit::CouldNotRun }, last);
+        };
+        let conditions = &self.conditions[index];
+        conclude_search(&mut summary, &conditions.figures, &conditions.expect);
+        let exit = Exit::of_summary(&summary);
+        (TrialOutcome { summary: Some(summary), failure: None, exit }, Some(measurement))
     }
 
     fn add(&mut self, index: usize, trial: u32, outcome: TrialOutcome, is_record_lost: bool) {
@@ -461,11 +536,6 @@ fn unsettled(state: &TrialState, why: String) -> TrialOutcome {
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
 }
 
-/// The folder that relative paths of a plan start in.
-pub fn dir_of(plan: &Plan) -> PathBuf {
-    std::path::absolute(&plan.dir).unwrap_or_else(|_| Path::new(&plan.dir).to_owned())
-}
-
 /// Parses every case's expressions.
 ///
 /// # Errors
@@ -488,6 +558,7 @@ pub fn conditions_of(plan: &Plan, how: &RunOptions) -> Result<Vec<Conditions>, R
             expect: case.expect.iter().map(parse).collect::<Result<_, _>>()?,
             stop_when: case.stop_when.iter().map(parse).collect::<Result<_, _>>()?,
             drain: case.drain.as_ref().map(|d| parse(&d.until)).transpose()?,
+            find: case.find.iter().flat_map(|find| &find.expect).map(parse).collect::<Result<_, _>>()?,
             figures,
             is_watched: how.is_watched,
         });

@@ -13,7 +13,7 @@ use crate::state::{EventSink, TrialState};
 /// Masks a trial's logs, except those that are still written to.
 pub fn mask_ended(state: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
     let Some(writer) = state.writer.as_ref().filter(|_| !state.secrets.is_empty()) else { return };
-    for path in files_in(&writer.dir().join(LOGS)) {
+    for path in files_in(writer.logs()) {
         if !open.contains(&path)
             && let Some(text) = unmasked(&path, &state.secrets)
         {

@@ -2,23 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Secrets;
+use loadlab_record::event::EventKind;
 use loadlab_record::manifest::{
-    CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, SearchFacts,
-    UntilCertain, UntilEnded,
+    CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, UntilCertain,
+    UntilEnded,
 };
+use loadlab_record::search::SearchFacts;
 use loadlab_record::store::{
     RECORD_VERSION, Resumed, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
     read_summaries, resume,
 };
 use loadlab_record::summary::{Ended, Summary};
+use loadlab_system::Cancel;
 
 use crate::host;
 use crate::options::RunOptions;
-use crate::site::Builds;
+use crate::site::{Builds, RunningSystem};
+use crate::state::TrialState;
 
 /// Summaries of trials that are there already, by case and number.
 pub type Kept = BTreeMap<(usize, u32), Summary>;
@@ -75,8 +80,8 @@ impl Record {
     /// As [`Record::begin`].
     pub fn begin_search(plan: &Plan, how: &RunOptions, facts: SearchFacts) -> Result<Record, StoreError> {
         let mut manifest = manifest_of(plan, how);
-        manifest.axes.retain(|axis| *axis != facts.vary);
-        manifest.axes.push(facts.vary.clone());
+        manifest.axes.retain(|axis| *axis != facts.vary.name());
+        manifest.axes.push(facts.vary.name().to_owned());
         manifest.cases.clear();
         manifest.trials = 1;
         manifest.search = Some(facts);
@@ -124,8 +129,43 @@ impl Record {
     /// # Errors
     /// It cannot be created.
     pub fn trial(&self, case: usize, trial: u32) -> Result<TrialWriter, StoreError> {
-        let dir = self.manifest.cases.get(case).map_or("", |c| c.dir.as_str());
-        self.writer.trial(dir, trial)
+        self.writer.trial(self.case_dir(case), trial)
+    }
+
+    /// The folder of a level of a trial that searches, for its `measurement`-th, from 1.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn level_of_trial(&self, case: usize, trial: u32, measurement: u32) -> Result<TrialWriter, StoreError> {
+        self.writer.level(self.case_dir(case), trial, measurement)
+    }
+
+    /// Makes what was measured at a level the trial's own, with this summary if the search came to an end.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn adopt_level(
+        &self,
+        (case, trial): (usize, u32),
+        measurement: u32,
+        summary: Option<&Summary>,
+    ) -> Result<(), StoreError> {
+        self.writer.adopt_level(self.case_dir(case), trial, measurement, summary)
+    }
+
+    fn case_dir(&self, case: usize) -> &str {
+        self.manifest.cases.get(case).map_or("", |c| c.dir.as_str())
+    }
+
+    /// The state of a trial, whose record includes what was built before it, and what this host lacks.
+    pub fn state(&mut self, writer: TrialWriter, cancel: &Cancel, site: &RunningSystem) -> Arc<TrialState> {
+        let state = TrialState::new(Some(writer), cancel.clone(), self.secrets().clone());
+        std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
+        for missing in site.unavailable() {
+            let (what, why) = (missing.what.clone(), missing.why.clone());
+            state.event(EventKind::Unavailable { component: "host".to_owned(), what, why });
+        }
+        Arc::new(state)
     }
 
     /// What it says so far.
@@ -154,6 +194,11 @@ impl Record {
         self.manifest.ended = Some(host::rfc3339_now());
         self.writer.manifest(&self.manifest)
     }
+}
+
+/// The folder that relative paths of a plan start in.
+pub fn plan_dir(plan: &Plan) -> PathBuf {
+    std::path::absolute(&plan.dir).unwrap_or_else(|_| Path::new(&plan.dir).to_owned())
 }
 
 /// SHA-256 of a plan's text, hexadecimal, as records have it.

@@ -117,9 +117,11 @@ pub fn spec_of(
     threads: usize,
 ) -> Result<LoadSpec, String> {
     let case = match (&load.level, plan.cases()) {
-        // A search has one.
-        (Some(level), [base]) => Some(level.case(base)),
-        (Some(_), _) => None,
+        // `loadlab find` searches one, whose levels have names of their own.
+        (Some(level), [base]) => Some(level.of_trial(base)),
+        (Some(level), cases) => {
+            cases.iter().find(|case| case.name == load.case).map(|base| level.of_trial(base))
+        }
         (None, cases) => cases.iter().find(|case| case.name == load.case).cloned(),
     };
     let planned = case.and_then(|case| case.loads.into_iter().find(|planned| planned.name == load.load));

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
-use loadlab_plan::{self as plan, Plan};
-use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find};
+use loadlab_plan::{self as plan, Plan, SearchVariable};
+use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Watch, find};
 use loadlab_system::open_files;
 use serde_json::{Value, json};
 
@@ -21,11 +21,6 @@ use crate::exit::{Ended, note};
 use crate::view::{OutputMode, Serving, View};
 use crate::{output, runs, signals};
 
-const SECOND_NS: u64 = 1_000_000_000;
-/// The default length of a trial.
-const LEVEL_NS: u64 = 10 * SECOND_NS;
-/// A trial settles no longer than this by default.
-const MOST_SETTLE_NS: u64 = 5 * SECOND_NS;
 /// Default ranges.
 const USERS: (u64, u64) = (1, 1000);
 const RATE: (u64, u64) = (1, 10_000);
@@ -158,38 +153,17 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     };
     let load = load_of(args, case)?;
     let varied = &case.loads[load];
-    if varied.command().is_some() {
-        return Err(format!(
-            "`{}` is made by a command, but a search varies users or a rate\nhint: name another load with --load",
-            varied.name
-        ));
-    }
-    if !varied.stages.is_empty() || matches!(varied.model, plan::Model::Sessions { .. }) {
-        let what = if varied.stages.is_empty() { "sessions" } else { "stages" };
-        return Err(format!(
-            "`{}` has {what}, but a search varies one number\nhint: give it `users` or a `rate`, or name another load with --load",
-            varied.name
-        ));
-    }
     let is_open = matches!(varied.model, plan::Model::Open { .. });
     let (vary, range) = match (args.users, args.rate) {
-        (Some(range), _) => (Variable::Users, range),
-        (None, Some(range)) => (Variable::Rate, range),
-        (None, None) if is_open => (Variable::Rate, RATE),
-        (None, None) => (Variable::Users, USERS),
+        (Some(range), _) => (SearchVariable::Users, range),
+        (None, Some(range)) => (SearchVariable::Rate, range),
+        (None, None) if is_open => (SearchVariable::Rate, RATE),
+        (None, None) => (SearchVariable::Users, USERS),
     };
-    if vary == Variable::Rate && varied.think != plan::Think::None {
-        return Err(format!(
-            "the users of `{}` have think time, but a rate has no users\nhint: search --users, or take `think` away: --set load.think=0s",
-            varied.name
-        ));
+    if let Some((message, hint)) = plan::unsearchable(varied, vary) {
+        return Err(format!("{message}\nhint: {hint}"));
     }
-    let own_ns = match varied.until {
-        plan::Until::Elapsed(ns) => ns.saturating_sub(varied.warmup_ns),
-        _ => LEVEL_NS,
-    };
-    let level_ns = args.level_duration.unwrap_or(own_ns).max(1);
-    let settle_ns = args.settle.unwrap_or_else(|| varied.warmup_ns.max((level_ns / 5).min(MOST_SETTLE_NS)));
+    let (level_ns, settle_ns) = plan::level_times(varied, args.level_duration, args.settle);
     let request = SearchRequest { vary, range, max_levels: args.max_levels, load, level_ns, settle_ns };
     if !request.ids_suffice(case) {
         return Err(format!(

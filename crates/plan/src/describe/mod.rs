@@ -14,7 +14,7 @@ use crate::model::journey::Step;
 use crate::model::part::{Command, ComponentKind, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
 use crate::model::spec::{
-    Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
+    Case, CommandLoad, ComponentSpec, FindSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
 };
 use crate::text::shorten::shorten_to;
 
@@ -203,8 +203,26 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     facts.extend(
         case.events.iter().map(|e| ("event".to_owned(), format!("{} after {}", e.text, duration(e.at_ns)))),
     );
+    facts.extend(case.find.iter().map(|find| ("searched".to_owned(), search_line(find, &case.loads))));
     facts.extend(case.expect.iter().map(|e| ("expected".to_owned(), e.text.clone())));
     facts
+}
+
+fn search_line(find: &FindSpec, loads: &[LoadSpec]) -> String {
+    let expect: Vec<&str> = find.expect.iter().map(|e| e.text.as_str()).collect();
+    let load = match loads {
+        [_] => String::new(),
+        _ => loads.get(find.load).map_or(String::new(), |load| format!(" of {}", load.name)),
+    };
+    format!(
+        "in each trial, {}{load} from {} to {} for {}: at most {} of {}",
+        find.vary.name(),
+        find.range.0,
+        find.range.1,
+        expect.join(" and "),
+        plural(u64::from(find.max_levels), "level", "levels"),
+        duration(find.level_ns.saturating_add(find.settle_ns))
+    )
 }
 
 fn durability_line(persisted: &Persisted, command: &dyn Fn(&Command) -> String) -> String {

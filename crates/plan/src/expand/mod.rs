@@ -162,7 +162,7 @@ fn read_cases(
         cost += r.cost;
         problems.append(r.problems);
         secrets.append(&mut r.secrets);
-        let Conditions { figures, stop_when, drain, expect } = conditions;
+        let Conditions { figures, stop_when, drain, expect, find } = conditions;
         let name = values.name.clone();
         let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
         cases.push(Case {
@@ -177,6 +177,7 @@ fn read_cases(
             stop_when,
             drain,
             expect,
+            find,
             events,
             durability,
         });
@@ -290,6 +291,7 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         "loads",
         "figures",
         "expect",
+        "find",
         "stop_when",
         "drain",
         "events",

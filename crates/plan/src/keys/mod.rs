@@ -63,6 +63,11 @@ pub(crate) static PLAN: Section = Section {
             "Trials of all cases in turn (default), or all trials of one case before the next.",
         ),
         key(
+            "find",
+            Shape::In(&FIND),
+            "Each trial searches for the highest load that meets conditions: the capacity, a figure like any other.",
+        ),
+        key(
             "stop_when",
             Shape::ListOf(&Shape::Text),
             "Conditions that end a load early, such as `failed > 1024`.",
@@ -528,6 +533,37 @@ pub(crate) static DRAIN: Section = Section {
     needs: &[],
 };
 
+pub(crate) static FIND: Section = Section {
+    id: "find",
+    called: "`find`",
+    doc: "Each trial searches for the highest load that meets conditions, level by level.",
+    keys: &[
+        key("users", Shape::LevelRange, "The numbers of users to search, such as `1..500`."),
+        key("rate", Shape::LevelRange, "The rates to search, in requests per second, such as `50..2000`."),
+        key(
+            "expect",
+            Shape::ListOf(&Shape::Text),
+            "What a level must meet, such as `p99 < 100ms`; it must also be steady.",
+        ),
+        key("load", Shape::Text, "The load that is varied, where there are several."),
+        key(
+            "level_duration",
+            Shape::Duration,
+            "How long each level is measured. Default: the load's own duration, or 10s.",
+        ),
+        key(
+            "settle",
+            Shape::Duration,
+            "How long each level settles before that. Default: the load's `warmup`, or a fifth of the duration and at \
+             most 5s.",
+        ),
+        key("max_levels", Shape::Count(1, 100), "Levels to measure at most, repeats included. Default 15."),
+    ],
+    required: &["expect"],
+    groups: &[Group { keys: &["users", "rate"], why: "a search varies either users or a rate" }],
+    needs: &[],
+};
+
 /// All sections, for hints about misplaced keys.
 pub(crate) static TRIALS: Section = Section {
     id: "trials",
@@ -569,6 +605,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &STAGE,
     &THINK,
     &TRIALS,
+    &FIND,
     &BATCHES,
     &STEP,
     &BODY,

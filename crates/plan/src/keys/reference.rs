@@ -108,6 +108,7 @@ fn value(shape: &Shape) -> String {
         Shape::DurationOrAuto => words("duration, or `auto`"),
         Shape::Think => format!("duration, or {}", link(&keys::THINK)),
         Shape::Between => words("shortest and longest duration: `[1s, 3s]`"),
+        Shape::LevelRange => words("lowest and highest level: `1..500`"),
         Shape::Level => words("users: `50`, or a rate: `100/s`"),
         Shape::Size => words("size: `15MiB` `30kB`, or `none`"),
         Shape::Cpu => words("CPU: `50%` of a core, `1.5` cores, or `none`"),

@@ -99,6 +99,7 @@ fn shape(shape: &Shape) -> Value {
         Shape::DurationOrAuto => json!({ "anyOf": [duration(), { "enum": ["auto"] }] }),
         Shape::Think => json!({ "anyOf": [duration(), { "$ref": "#/$defs/think" }] }),
         Shape::Between => json!({ "type": "array", "minItems": 2, "maxItems": 2, "items": duration() }),
+        Shape::LevelRange => written(r"^\s*\d[\d_]*\s*\.\.\s*\d[\d_]*\s*(/s)?\s*$"),
         Shape::Level => json!({ "anyOf": [
             { "type": "integer", "minimum": 0, "maximum": keys::MAX_USERS },
             written(&format!("{COUNT}|{RATE}")),

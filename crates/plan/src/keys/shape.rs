@@ -50,6 +50,8 @@ pub(crate) enum Shape {
     Think,
     /// The shortest and the longest duration.
     Between,
+    /// The lowest and the highest level of a search.
+    LevelRange,
     /// A number of users, or a rate; 0 is either.
     Level,
     Size,

@@ -6,6 +6,7 @@
 use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::Better;
 use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
+use loadlab_record::search::SearchVariable;
 
 use crate::model::journey::Step;
 use crate::model::journey::{Http, Place, Script, Setup};
@@ -38,10 +39,31 @@ pub struct Case {
     pub drain: Option<DrainSpec>,
     /// All of these must hold.
     pub expect: Vec<Expression>,
+    /// What each trial searches for; `None`: it measures the loads as they are.
+    pub find: Option<FindSpec>,
     /// Events during the load, in order of time.
     pub events: Vec<EventSpec>,
     /// How to find out what was stored, to compare it with what was accepted.
     pub durability: Option<DurabilitySpec>,
+}
+
+/// A search for the highest load that meets conditions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FindSpec {
+    /// What is varied.
+    pub vary: SearchVariable,
+    /// Lowest and highest level; the lowest is at least 1.
+    pub range: (u64, u64),
+    /// Index of the load that is varied.
+    pub load: usize,
+    /// What a level must meet.
+    pub expect: Vec<Expression>,
+    /// How long each level is measured.
+    pub level_ns: u64,
+    /// How long it settles before that.
+    pub settle_ns: u64,
+    /// The maximum number of levels to measure, including repeats.
+    pub max_levels: u32,
 }
 
 /// Something that happens to components during the load.

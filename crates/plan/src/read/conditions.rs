@@ -5,8 +5,9 @@
 use loadlab_record::expr::{self, Expr, ExprError};
 
 use crate::keys;
-use crate::model::spec::{Case, DrainSpec, Expression, FigureSpec, LoadSpec, Purpose, SystemSpec};
+use crate::model::spec::{Case, DrainSpec, Expression, FigureSpec, FindSpec, LoadSpec, Purpose, SystemSpec};
 use crate::read::figures::{self, Known};
+use crate::read::find;
 use crate::read::load;
 use crate::read::reader::{Fields, Reader, Scope};
 use crate::text::node::Node;
@@ -18,6 +19,7 @@ pub(crate) struct Conditions {
     pub stop_when: Vec<Expression>,
     pub drain: Option<DrainSpec>,
     pub expect: Vec<Expression>,
+    pub find: Option<FindSpec>,
 }
 
 /// Reads the conditions of a case whose system and loads are known.
@@ -29,11 +31,15 @@ pub(crate) fn read(
 ) -> Conditions {
     let mut known = known(r, fields, system, loads);
     let figures = figures::read(r, fields, known.as_mut());
+    let find = find::read(r, fields, loads, known.as_ref());
+    let capacity = find.as_ref().and_then(|find| find::capacity(find, &figures));
     let mut conditions = Conditions {
-        figures,
+        // What a search is for comes first.
+        figures: capacity.into_iter().chain(figures).collect(),
         stop_when: read_list(r, fields, Purpose::StopWhen, known.as_ref()),
         drain: None,
         expect: read_list(r, fields, Purpose::Expect, known.as_ref()),
+        find,
     };
     if let Some(node) = fields.get("drain")
         && let Some(drain) = r.fields(node, &keys::DRAIN, fields.key_span("drain"))
@@ -47,12 +53,13 @@ pub(crate) fn read(
 
 /// `None` if something in the system or the loads is wrong: a missing name may be due to that.
 fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[LoadSpec]) -> Option<Known> {
-    let wanted = ["figures", "stop_when", "drain", "expect"].iter().any(|k| fields.get(k).is_some());
+    let wanted = ["figures", "stop_when", "drain", "expect", "find"].iter().any(|k| fields.get(k).is_some());
     if !wanted || r.problems.count() > 0 || matches!(r.scope, Scope::Unknown) {
         return None;
     }
     let probes = system.probes.iter().map(|p| p.name.clone()).collect();
-    Some(Known { names: names_of(system, loads), probes, figures: Vec::new() })
+    let searched = find::vary(fields);
+    Some(Known { names: names_of(system, loads), probes, figures: Vec::new(), searched })
 }
 
 /// Names that a case defines, besides the built-in ones.
@@ -80,7 +87,8 @@ fn read_list(
     items.iter().filter_map(|n| read_one(r, n, purpose, known)).collect()
 }
 
-fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
+/// Reads a condition. `known` are the names that it may use, if they can be checked.
+pub(crate) fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
     let scalar = r.scalar(node, "a condition such as `p99 < 200ms`")?;
     let checked = Expr::parse(&scalar.text).and_then(|e| known.map_or(Ok(()), |known| check(&e, known)));
     if let Err(error) = checked {
@@ -108,7 +116,8 @@ pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
         })
     };
     let mut notes = Vec::new();
-    for list in [&mut case.expect, &mut case.stop_when] {
+    let searched = case.find.as_mut().map(|find| &mut find.expect);
+    for list in [&mut case.expect, &mut case.stop_when].into_iter().chain(searched) {
         list.retain(|e| {
             let out = left_out(&e.text);
             if out {

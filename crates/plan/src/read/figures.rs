@@ -2,9 +2,11 @@
 
 use loadlab_record::expr::{self, ExprError, Figure, NameRef, NumberKind, Sum};
 use loadlab_record::figure::Better;
+use loadlab_record::search::SearchVariable;
 
 use crate::keys;
 use crate::model::spec::FigureSpec;
+use crate::read::find;
 use crate::read::reader::{Fields, Reader, Scalar};
 use crate::text::error::Problem;
 use crate::text::node::{Entry, Node, Value};
@@ -25,6 +27,8 @@ pub(crate) struct Known {
     pub probes: Vec<String>,
     /// The plan's figures read so far.
     pub figures: Vec<Figure>,
+    /// What a search varies, if the plan has one.
+    pub searched: Option<SearchVariable>,
 }
 
 impl Known {
@@ -32,6 +36,9 @@ impl Known {
     pub fn kind(&self, name: &str) -> Option<NumberKind> {
         if let Some(figure) = self.figures.iter().find(|f| f.name == name) {
             return Some(figure.kind);
+        }
+        if let ("capacity", Some(vary)) = (name, self.searched) {
+            return Some(find::kind(vary));
         }
         let is_probe = self.probes.iter().any(|probe| expr::probe_names(probe).iter().any(|n| n == name));
         if is_probe && expr::built_in_kind(name).is_none() {
@@ -226,7 +233,7 @@ fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kin
 
 /// Which direction is better, as far as a number's name or kind shows.
 fn better_of(sum: &Sum, kind: NumberKind) -> Better {
-    let more = ["goodput", "rate", "ok", "availability", "accepted", "persisted"];
+    let more = ["goodput", "rate", "ok", "availability", "accepted", "persisted", "capacity"];
     let less = [
         "failed",
         "dropped",

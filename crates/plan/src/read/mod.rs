@@ -6,6 +6,7 @@ pub(crate) mod conditions;
 pub(crate) mod derive;
 pub(crate) mod events;
 pub(crate) mod figures;
+pub(crate) mod find;
 mod given;
 pub(crate) mod journey;
 pub(crate) mod limits;

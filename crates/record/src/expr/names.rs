@@ -95,7 +95,7 @@ pub(super) const COUNTS: [Named; 18] = [
 ];
 
 /// Figures of the whole load that tags do not have.
-pub(super) const WHOLE: [Named; 7] = [
+pub(super) const WHOLE: [Named; 8] = [
     named("rate", NumberKind::Rate, "Requests started per second of the measured window."),
     named("goodput", NumberKind::Rate, "Ok responses per second of the measured window."),
     named("availability", NumberKind::Fraction, "ok / (ok + failed)."),
@@ -107,6 +107,11 @@ pub(super) const WHOLE: [Named; 7] = [
     ),
     named("elapsed", NumberKind::Duration, "How long the load took."),
     named("drain", NumberKind::Duration, "How long the drain took; needs `drain` in the plan."),
+    named(
+        "capacity",
+        NumberKind::Rate,
+        "The highest rate, or number of users, that meets the conditions of `find`; needs `find` in the plan.",
+    ),
 ];
 
 /// The results of a durability check, and its starting point.
@@ -129,9 +134,9 @@ pub(super) const STORED: [Named; 5] = [
 /// Every built-in name without a prefix. With [`FIGURES`] after each of [`SERIES_PREFIXES`] these are all: figures of
 /// the response time, counts of the whole load with each failure by name, rates, and the results of a durability
 /// check.
-pub const NAMES: [&str; 41] = {
+pub const NAMES: [&str; 42] = {
     let parts: [&[Named]; 4] = [&TIMES, &COUNTS, &WHOLE, &STORED];
-    let mut names = [""; 41];
+    let mut names = [""; 42];
     let (mut part, mut next) = (0, 0);
     while part < parts.len() {
         let mut i = 0;

@@ -7,6 +7,7 @@ use crate::histogram::Histogram;
 use crate::hlog::Interval;
 use crate::load::{Counts, Tick};
 use crate::outcome::{Failure, Failures};
+use crate::search::SearchVariable;
 use crate::quantile::{FewSamples, quantile_of, samples_needed};
 use crate::summary::{Distribution, ProbeSummary, Requests, Summary, TagSummary};
 use crate::units::format_count;
@@ -84,6 +85,7 @@ impl<'a> SummaryNumbers<'a> {
                     "an agent was lost, and how much of its part was due depends on how fast it is answered";
                 optional(s.requests.not_offered.map(|n| n as f64), NumberKind::Plain, why)
             }
+            "capacity" => capacity(s),
             "elapsed" => Known::Is(s.elapsed_s * 1000.0, NumberKind::Duration),
             "concurrency" if s.load.is_command() => not_measured(),
             "concurrency" => Known::Is(s.concurrency_mean, NumberKind::Plain),
@@ -281,6 +283,25 @@ type Series = Option<String>;
 
 fn is_inside((from_s, to_s): (f64, f64), window: Window) -> bool {
     from_s >= window.from_s - SLACK_S && to_s <= window.to_s + SLACK_S
+}
+
+/// What a search found: a number, or only that the system takes at least what was tried.
+fn capacity(summary: &Summary) -> Known {
+    let Some(search) = &summary.search else {
+        return Known::Unknown("nothing was searched: the plan has no `find`".to_owned());
+    };
+    let kind = match search.vary {
+        SearchVariable::Users => NumberKind::Plain,
+        SearchVariable::Rate => NumberKind::Rate,
+    };
+    match (&search.capacity, search.level) {
+        (Some(capacity), _) => Known::Is(capacity.value, kind),
+        (None, Some(level)) => Known::AtLeast(level as f64, kind),
+        (None, None) => {
+            let why = search.found.clone();
+            Known::Unknown(why.unwrap_or_else(|| "the search came to no answer".to_owned()))
+        }
+    }
 }
 
 fn plain(count: u64) -> Known {

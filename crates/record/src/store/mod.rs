@@ -6,6 +6,7 @@
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
 //!                         /ids.jsonl if the plan checks what is lost
 //!                         /logs/COMPONENT.{out,err}
+//!                         /levels/N/…     if the trial is a search: its other levels, with the same files
 //!        /cut-off/CASE-TRIAL-N           what trials left that were made again when the run was resumed
 //! ```
 //!
@@ -51,5 +52,7 @@ const EVIDENCE: &str = "evidence.jsonl";
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.
 const LATENCY: &str = "latency.hlog";
+/// The subfolder of a trial that searches, with a folder for every level but the one that was found.
+const LEVELS: &str = "levels";
 /// The subfolder of a trial with the output of the components.
 pub const LOGS: &str = "logs";

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::error::json_message;
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY, StoreError, TICKS,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, LEVELS, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY, StoreError, TICKS,
 };
 use crate::event::Event;
 use crate::evidence::Evidence;
@@ -60,6 +60,8 @@ pub struct TrialRecord {
     pub number: u32,
     /// Its folder.
     pub dir: PathBuf,
+    /// It was a search, whose other levels have folders of their own.
+    pub is_search: bool,
     /// Its document; absent if the run ended before the trial did.
     pub summary: Option<Summary>,
     /// Seconds of load, in the order they were written.
@@ -85,6 +87,7 @@ impl TrialRecord {
         TrialRecord {
             number,
             dir,
+            is_search: false,
             summary: None,
             ticks: Vec::new(),
             samples: PackedSamples::default(),
@@ -294,8 +297,14 @@ fn at_once<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T) -> R + Sync) ->
 }
 
 fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialRecord> {
+    let is_search = dir.join(LEVELS).is_dir();
+    if is_search && !dir.join(TICKS).exists() {
+        notes.say(&dir, "the search was cut off; what it measured is in `levels`");
+        return Ok(TrialRecord { is_search, ..TrialRecord::empty(number, dir) });
+    }
     let mut trial = TrialRecord {
         number,
+        is_search,
         summary: read_summary(&dir.join(SUMMARY), notes)?,
         ticks: read_lines(&dir.join(TICKS), notes)?,
         samples: read_samples(&dir.join(SAMPLES), notes)?,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, LEVELS, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS,
     case_dir_name,
 };
 use crate::event::Event;
@@ -94,18 +94,71 @@ impl RunWriter {
     /// [`StoreError::Name`] if `case_dir` is not a plain name, [`StoreError::Exists`] if the trial is there,
     /// [`StoreError::Write`] for any disk error.
     pub fn trial(&self, case_dir: &str, trial: u32) -> Result<TrialWriter> {
-        let cases = self.dir.join(CASES);
-        if !is_plain(case_dir) {
-            return Err(StoreError::Name { name: case_dir.to_owned(), path: cases });
-        }
-        let case = cases.join(case_dir);
+        let dir = self.trial_dir(case_dir, trial)?;
+        let case = self.dir.join(CASES).join(case_dir);
         fs::create_dir_all(&case).map_err(|e| StoreError::write("create", &case, e))?;
-        let dir = case.join(trial.to_string());
         fs::create_dir(&dir).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.clone() },
             _ => StoreError::write("create", &dir, e),
         })?;
-        TrialWriter::create(dir, &self.secrets)
+        let logs = dir.join(LOGS);
+        TrialWriter::create(dir, logs, &self.secrets)
+    }
+
+    /// Starts the folder of a level of a trial that searches: `levels/LEVEL` in the trial's own. Components live through
+    /// all levels, and write to the logs of the trial.
+    ///
+    /// # Errors
+    /// As [`RunWriter::trial`].
+    pub fn level(&self, case_dir: &str, trial: u32, level: u32) -> Result<TrialWriter> {
+        let trial = self.trial_dir(case_dir, trial)?;
+        let levels = trial.join(LEVELS);
+        fs::create_dir_all(&levels).map_err(|e| StoreError::write("create", &levels, e))?;
+        let dir = levels.join(level.to_string());
+        fs::create_dir(&dir).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.clone() },
+            _ => StoreError::write("create", &dir, e),
+        })?;
+        TrialWriter::create(dir, trial.join(LOGS), &self.secrets)
+    }
+
+    /// Makes what was measured at a level the trial's own, once the search is over: its files move up, the summary last,
+    /// since a trial that has one is complete. Nothing may be written to the level any more. `summary` replaces the
+    /// level's, if the search came to an end.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn adopt_level(
+        &self,
+        case_dir: &str,
+        trial: u32,
+        level: u32,
+        summary: Option<&Summary>,
+    ) -> Result<()> {
+        let trial = self.trial_dir(case_dir, trial)?;
+        let level = trial.join(LEVELS).join(level.to_string());
+        for name in [TICKS, SAMPLES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY] {
+            let to = trial.join(name);
+            match fs::rename(level.join(name), &to) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                moved => moved.map_err(|e| StoreError::write("create", &to, e))?,
+            }
+        }
+        let own = level.join(SUMMARY);
+        match fs::remove_file(&own) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.map_err(|e| StoreError::write("replace", &own, e))?,
+        }
+        fs::remove_dir(&level).map_err(|e| StoreError::write("replace", &level, e))?;
+        summary.map_or(Ok(()), |summary| replace(&trial.join(SUMMARY), summary, &self.secrets))
+    }
+
+    fn trial_dir(&self, case_dir: &str, trial: u32) -> Result<PathBuf> {
+        let cases = self.dir.join(CASES);
+        if !is_plain(case_dir) {
+            return Err(StoreError::Name { name: case_dir.to_owned(), path: cases });
+        }
+        Ok(cases.join(case_dir).join(trial.to_string()))
     }
 }
 
@@ -132,6 +185,8 @@ pub(super) fn make_or_check(dir: &Path) -> Result<()> {
 /// Writes one trial's folder. Ticks, samples, events and examples may come from different threads.
 pub struct TrialWriter {
     dir: PathBuf,
+    /// For the output of components.
+    logs: PathBuf,
     secrets: Secrets,
     ticks: Mutex<Appender<File>>,
     samples: Mutex<Appender<File>>,
@@ -151,9 +206,8 @@ impl std::fmt::Debug for TrialWriter {
 }
 
 impl TrialWriter {
-    fn create(dir: PathBuf, secrets: &Secrets) -> Result<TrialWriter> {
-        let logs = dir.join(LOGS);
-        fs::create_dir(&logs).map_err(|e| StoreError::write("create", &logs, e))?;
+    fn create(dir: PathBuf, logs: PathBuf, secrets: &Secrets) -> Result<TrialWriter> {
+        fs::create_dir_all(&logs).map_err(|e| StoreError::write("create", &logs, e))?;
         let open = |name: &str| Appender::create(dir.join(name));
         let mut latency = open(LATENCY)?;
         latency.append(hlog::HEADER.as_bytes())?;
@@ -167,6 +221,7 @@ impl TrialWriter {
             ids: Mutex::new(None),
             evidence: Mutex::new(None),
             dir,
+            logs,
             secrets: secrets.clone(),
         })
     }
@@ -174,6 +229,11 @@ impl TrialWriter {
     /// The trial's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The folder for the output of components.
+    pub fn logs(&self) -> &Path {
+        &self.logs
     }
 
     /// Appends a second of load.
@@ -288,8 +348,7 @@ impl TrialWriter {
     /// Where a component's output belongs: `(stdout, stderr)`. The folder exists, the files are not created.
     pub fn log_paths(&self, component: &str) -> (PathBuf, PathBuf) {
         let name = case_dir_name(component);
-        let logs = self.dir.join(LOGS);
-        (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")))
+        (self.logs.join(format!("{name}.out")), self.logs.join(format!("{name}.err")))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
-use loadlab_record::manifest::{Manifest, SearchFacts, SearchStep};
+use loadlab_record::manifest::Manifest;
+use loadlab_record::search::{SearchFacts, SearchStep, SearchVariable};
 use loadlab_record::summary::Verdict;
 
 use crate::document::{Block, Cell, Document, Fact, Section, Table, Weight};
@@ -15,7 +16,7 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     let found = search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());
     let tested = format!(
         "{} from {} to {} for {}, in {}",
-        search.vary,
+        search.vary.name(),
         figures::count(search.low),
         figures::count(search.high),
         manifest.expect.iter().map(|e| format!("`{e}`")).collect::<Vec<_>>().join(" and "),
@@ -30,9 +31,9 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     };
     let gave = search.above.and_then(of_level).and_then(|c| c.diagnosis.suspects.first());
     if let (Some(suspect), Some(above)) = (gave, search.above) {
-        let level = match search.vary.as_str() {
-            "rate" => figures::rate(above as f64),
-            _ => format!("{} users", figures::count(above)),
+        let level = match search.vary {
+            SearchVariable::Rate => figures::rate(above as f64),
+            SearchVariable::Users => format!("{} users", figures::count(above)),
         };
         document.answer.insert(0, Fact::new("First bottleneck", format!("at {level}: {}.", suspect.text)));
     }
@@ -70,7 +71,7 @@ fn section(search: &SearchFacts) -> Section {
     };
     let table = Table {
         caption: "Levels tried, in order".into(),
-        head: ["trial", &search.vary, "outcome", "by"].map(str::to_owned).to_vec(),
+        head: ["trial", search.vary.name(), "outcome", "by"].map(str::to_owned).to_vec(),
         words: vec![2, 3],
         rows: search.path.iter().enumerate().map(row).collect(),
         note: Some(

@@ -386,6 +386,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
         },
     });
     TrialRecord {
+        is_search: false,
         number,
         dir: PathBuf::new(),
         summary: Some(summary),

@@ -296,7 +296,7 @@ impl RunningSystem {
         };
         let project = self.system.compose_up(&spec, &state.cancel, &made)?;
         let services = services.into_inner();
-        let logs = state.writer.as_ref().map_or_else(String::new, |w| crate::site::within_record(w.dir()));
+        let logs = state.writer.as_ref().map_or_else(String::new, |w| crate::site::within_record(w.logs()));
         for component in project.components() {
             let name = component.name().to_owned();
             let service = services.get(&name).cloned().unwrap_or_default();

@@ -331,7 +331,7 @@ impl RunningSystem {
             service: None,
             ready: None,
             reported: component::names_told(planned),
-            logs: state.writer.as_ref().map_or_else(String::new, |w| within_record(w.dir())),
+            logs: state.writer.as_ref().map_or_else(String::new, |w| within_record(w.logs())),
         });
         Ok(())
     }
@@ -537,6 +537,14 @@ impl RunningSystem {
         })
     }
 
+    /// A search is over, through which all components lived: those that are up live as long again as the case says.
+    pub fn end_search(&mut self, case: &Case) {
+        for up in &mut self.up {
+            let planned = case.system.components.iter().find(|c| c.name == up.component.name());
+            up.lifetime = planned.map_or(up.lifetime, |planned| planned.lifetime);
+        }
+    }
+
     /// Reports what the relay in front of a component has done: it must not silently have been the bottleneck.
     fn report_relayed(&self, component: &str, state: &TrialState) {
         let Some(counts) = self.system.relayed(component) else { return };
@@ -592,12 +600,13 @@ impl RunningSystem {
     }
 }
 
-/// `cases/CASE/TRIAL/logs` of a trial's folder.
-pub(crate) fn within_record(trial: &Path) -> String {
+/// `cases/CASE/TRIAL/logs` of the folder of a trial's logs.
+pub(crate) fn within_record(logs: &Path) -> String {
     let name = |path: Option<&Path>| {
         path.and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
     };
-    format!("cases/{}/{}/logs", name(trial.parent()), name(Some(trial)))
+    let trial = logs.parent();
+    format!("cases/{}/{}/logs", name(trial.and_then(Path::parent)), name(trial))
 }
 
 /// Lifetimes in order.

@@ -59,10 +59,19 @@ pub struct Conditions {
     pub stop_when: Vec<Expr>,
     /// The work is done when this holds.
     pub drain: Option<Expr>,
+    /// What a level must meet, if its trials search.
+    pub find: Vec<Expr>,
     /// The figures that matter, each computed from numbers alone.
     pub figures: Vec<Figure>,
     /// Someone is watching, and is shown them while loads run.
     pub is_watched: bool,
+}
+
+impl Conditions {
+    /// Those of a level of a search.
+    pub fn of_levels(&self) -> Conditions {
+        Conditions { expect: self.find.clone(), find: Vec::new(), ..self.clone() }
+    }
 }
 
 /// What a trial needs to know.

@@ -1,0 +1,183 @@
+//! Reads `find`: the search for the highest load that meets conditions.
+
+use loadlab_record::expr::NumberKind;
+use loadlab_record::figure::Better;
+use loadlab_record::schedule::{Think, Until};
+use loadlab_record::search::{MAX_LEVELS, SearchVariable};
+use loadlab_record::units;
+
+use crate::keys;
+use crate::model::spec::{FigureSpec, FindSpec, LoadSpec, Model, Purpose};
+use crate::read::conditions;
+use crate::read::figures::Known;
+use crate::read::reader::{Fields, Reader};
+use crate::text::error::Problem;
+use crate::text::shorten::shorten;
+use crate::text::suggest::listed;
+
+/// The name of the figure, and of the number in conditions.
+const CAPACITY: &str = "capacity";
+/// Levels above this cannot be sent.
+const MOST: u64 = 10_000_000;
+/// How long a level is measured, if neither the search nor its load says so.
+const LEVEL_NS: u64 = 10_000_000_000;
+/// A level settles no longer than this, unless the plan says so.
+const MOST_SETTLE_NS: u64 = 5_000_000_000;
+
+/// Reads `find`, of a case whose loads are known. `known` are the names that its conditions may use, if they can be
+/// checked.
+pub(crate) fn read(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    loads: &[LoadSpec],
+    known: Option<&Known>,
+) -> Option<FindSpec> {
+    let at = fields.key_span("find");
+    let own = r.fields(fields.get("find")?, &keys::FIND, at)?;
+    let of_users = range(r, &own, SearchVariable::Users);
+    let of_rate = range(r, &own, SearchVariable::Rate);
+    let (vary, range) = of_users.or(of_rate)?;
+    let expect = own.get("expect").map_or(Vec::new(), |node| {
+        let items = r.list(node, "a list of conditions such as `[ \"p99 < 100ms\" ]`");
+        items.iter().filter_map(|n| conditions::read_one(r, n, Purpose::Expect, known)).collect()
+    });
+    if expect.is_empty() && own.has("expect") && r.problems.count() == 0 {
+        let problem = Problem::new(own.key_span("expect"), "`expect` is empty: every level would meet it");
+        r.push(problem.hint("say what a level must meet: `[ \"p99 < 100ms\", \"errors < 1%\" ]`"));
+    }
+    let load = the_load(r, &own, loads, fields)?;
+    let level_ns = r.positive_duration(&own, "level_duration");
+    let settle_ns = r.duration(&own, "settle");
+    let max_levels = r.count(&own, "max_levels").map_or(MAX_LEVELS, |levels| levels as u32);
+    let varied = loads.get(load)?;
+    if let Some((message, hint)) = unsearchable(varied, vary) {
+        r.push(Problem::new(at, message).hint(hint));
+        return None;
+    }
+    let (level_ns, settle_ns) = level_times(varied, level_ns, settle_ns);
+    Some(FindSpec { vary, range, load, expect, level_ns, settle_ns, max_levels })
+}
+
+/// How long a level of a load is measured, and how long it settles before that, nanoseconds: as given, or else as the
+/// load suggests.
+pub fn level_times(load: &LoadSpec, level_ns: Option<u64>, settle_ns: Option<u64>) -> (u64, u64) {
+    let own_ns = match load.until {
+        Until::Elapsed(ns) => ns.saturating_sub(load.warmup_ns),
+        _ => LEVEL_NS,
+    };
+    let level_ns = level_ns.unwrap_or(own_ns).max(1);
+    (level_ns, settle_ns.unwrap_or_else(|| load.warmup_ns.max((level_ns / 5).min(MOST_SETTLE_NS))))
+}
+
+/// Why a search cannot vary a load, and what to do instead.
+pub fn unsearchable(load: &LoadSpec, vary: SearchVariable) -> Option<(String, String)> {
+    let name = &load.name;
+    if load.command().is_some() {
+        let message = format!("`{name}` is made by a command, but a search varies users or a rate");
+        return Some((message, "name another load: `load`, or --load".to_owned()));
+    }
+    if !load.stages.is_empty() || matches!(load.model, Model::Sessions { .. }) {
+        let what = if load.stages.is_empty() { "sessions" } else { "stages" };
+        let message = format!("`{name}` has {what}, but a search varies one number");
+        return Some((message, "give it `users` or a `rate`, or name another load: `load`, or --load".to_owned()));
+    }
+    if vary == SearchVariable::Rate && load.think != Think::None {
+        let message = format!("the users of `{name}` have think time, but a rate has no users");
+        return Some((message, "search `users`, or take `think` away: --set load.think=0s".to_owned()));
+    }
+    None
+}
+
+/// The figure that a search yields, if the plan has no name for it.
+pub(crate) fn capacity(find: &FindSpec, figures: &[FigureSpec]) -> Option<FigureSpec> {
+    if figures.iter().any(|figure| figure.value.trim() == CAPACITY) {
+        return None;
+    }
+    let (kind, unit) = match find.vary {
+        SearchVariable::Users => (NumberKind::Plain, Some("users".to_owned())),
+        SearchVariable::Rate => (NumberKind::Rate, None),
+    };
+    let expect: Vec<&str> = find.expect.iter().map(|e| e.text.as_str()).collect();
+    let about = match find.vary {
+        SearchVariable::Users => format!("the most users for whom {}", expect.join(" and ")),
+        SearchVariable::Rate => format!("the highest rate at which {}", expect.join(" and ")),
+    };
+    let (name, value) = (CAPACITY.to_owned(), CAPACITY.to_owned());
+    Some(FigureSpec { name, value, kind, unit, better: Better::More, about: Some(about) })
+}
+
+/// The kind of the number that conditions call `capacity`.
+pub(crate) const fn kind(vary: SearchVariable) -> NumberKind {
+    match vary {
+        SearchVariable::Users => NumberKind::Plain,
+        SearchVariable::Rate => NumberKind::Rate,
+    }
+}
+
+/// What is varied, as far as that can be seen before everything is read.
+pub(crate) fn vary(fields: &Fields<'_>) -> Option<SearchVariable> {
+    let find = fields.get("find")?;
+    match (find.get("users"), find.get("rate")) {
+        (Some(_), _) => Some(SearchVariable::Users),
+        (None, Some(_)) => Some(SearchVariable::Rate),
+        (None, None) => None,
+    }
+}
+
+fn range(
+    r: &mut Reader<'_>,
+    own: &Fields<'_>,
+    vary: SearchVariable,
+) -> Option<(SearchVariable, (u64, u64))> {
+    let key = vary.name();
+    let scalar = r.scalar(own.get(key)?, "a range of levels such as `1..500`")?;
+    let one = |text: &str| {
+        let text = text.trim();
+        match vary {
+            SearchVariable::Users => units::parse_count(text),
+            SearchVariable::Rate => {
+                units::parse_count(text).or_else(|| Some(units::parse_rate_per_s(text).ok()?.round() as u64))
+            }
+        }
+    };
+    let (low, high) = match scalar.text.split_once("..").and_then(|(low, high)| Some((one(low)?, one(high)?))) {
+        Some(range) => range,
+        None => {
+            let message = format!("`{}` is not a range of levels", shorten(&scalar.text));
+            r.wrong(&scalar, message, Some(format!("`{key}: 1..500`")));
+            return None;
+        }
+    };
+    let wrong = match (low, high) {
+        (0, _) => Some("the lowest level must be at least 1".to_owned()),
+        (low, high) if low > high => Some(format!("{low} is more than {high}")),
+        (_, high) if high > MOST => Some(format!("the highest level must be at most {MOST}")),
+        _ => None,
+    };
+    if let Some(message) = wrong {
+        r.wrong(&scalar, message, None);
+        return None;
+    }
+    Some((vary, (low, high)))
+}
+
+/// The load that is varied, by its place.
+fn the_load(r: &mut Reader<'_>, own: &Fields<'_>, loads: &[LoadSpec], plan: &Fields<'_>) -> Option<usize> {
+    let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
+    let Some(name) = r.text(own, "load") else {
+        if loads.len() > 1 {
+            let message = format!("the plan has {} loads, but a search varies one", loads.len());
+            let hint = format!("choose it: `load: {}`; there are {}", names[0], listed(&names));
+            r.push(Problem::new(plan.key_span("find"), message).hint(hint));
+            return None;
+        }
+        return (loads.len() == 1).then_some(0);
+    };
+    let place = names.iter().position(|own| *own == name);
+    if place.is_none() && !loads.is_empty() {
+        let message = format!("there is no load `{}`", shorten(&name));
+        let span = own.get("load").map_or(own.at, |node| node.span);
+        r.push(Problem::new(span, message).hint(format!("its loads are {}", listed(&names))));
+    }
+    place
+}

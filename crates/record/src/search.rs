@@ -1,0 +1,107 @@
+//! A search for capacity: the highest load that meets expectations, level by level.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bottleneck::Bottleneck;
+
+/// The maximum number of levels a search measures, including repeats, unless configured.
+pub const MAX_LEVELS: u32 = 15;
+
+/// How often a level is measured at most before it has an outcome: once, again if loadlab itself was saturated, and for
+/// longer where a percentile needs more samples.
+const MEASUREMENTS_OF_A_LEVEL: u64 = 25;
+
+/// How many measurements a search of this many levels makes at most.
+pub fn most_measurements(max_levels: u32) -> u64 {
+    u64::from(max_levels) * MEASUREMENTS_OF_A_LEVEL
+}
+
+/// What a search varies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchVariable {
+    /// Users of the closed model.
+    Users,
+    /// Requests per second of the open model.
+    #[default]
+    Rate,
+}
+
+impl SearchVariable {
+    /// Its name in plans and records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SearchVariable::Users => "users",
+            SearchVariable::Rate => "rate",
+        }
+    }
+
+    /// A level in words.
+    pub fn level(self, level: u64) -> String {
+        match self {
+            SearchVariable::Users => format!("{level} users"),
+            SearchVariable::Rate => format!("{level}/s"),
+        }
+    }
+}
+
+/// A search for the highest load that meets the expectations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SearchFacts {
+    /// What is varied: `users`, or `rate` in requests per second.
+    pub vary: SearchVariable,
+    /// The lowest level to be tried.
+    pub low: u64,
+    /// The highest.
+    pub high: u64,
+    /// The answer in words; absent until there is one.
+    pub found: Option<String>,
+    /// The highest level that met the expectations.
+    pub level: Option<u64>,
+    /// The lowest that did not.
+    pub above: Option<u64>,
+    /// Both were measured twice, with the same result.
+    pub confirmed: bool,
+    /// The capacity by all levels that were measured, with its 95 % interval; absent if no level that was measured met
+    /// the expectations, or all did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
+    /// What held the system back at the lowest level that it could not take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bottleneck: Option<Bottleneck>,
+    /// Every trial in order.
+    pub path: Vec<SearchStep>,
+}
+
+/// The highest load that meets the expectations, as far as one search can tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// The most likely value: as likely above as below.
+    pub value: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+/// A trial of a search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SearchStep {
+    /// Users, or requests per second.
+    pub level: u64,
+    /// The trial of its case; in a search that is a trial of its own, the level's number in it.
+    pub trial: u32,
+    /// `met`, `missed`, `undecided` or `invalid`.
+    pub outcome: String,
+    /// The reason, in words.
+    pub why: String,
+    /// Ok responses per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_per_s: Option<f64>,
+    /// The median response time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ms: Option<f64>,
+    /// 99 of 100 responses took no longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ms: Option<f64>,
+}

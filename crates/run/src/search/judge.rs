@@ -1,0 +1,115 @@
+//! The outcome of a measurement of a level: whether it met the expectations, and whether it must be longer to say so.
+
+use loadlab_analysis::search::Outcome;
+use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, TrialPart};
+use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
+
+/// It becomes longer than necessary by this factor: no two trials have the same rate.
+pub(super) const LONGER_BY: f64 = 1.1;
+
+/// Prefix of the reason when too few samples leave a level open.
+pub(super) const UNDECIDED: &str = "undecided: ";
+
+/// The outcome of a trial, and the reason.
+pub(super) fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
+    if summary.verdict == Verdict::Invalid {
+        let grave = summary.doubts.iter().find(|d| d.grave);
+        return (
+            Outcome::Invalid,
+            grave.map_or("INVALID".to_owned(), |d| format!("{}: {}", d.kind, d.evidence)),
+        );
+    }
+    if let Some((name, died)) = summary.components.iter().find_map(|(n, c)| Some((n, c.died.as_ref()?))) {
+        return (Outcome::Missed, format!("{name} died: {died}"));
+    }
+    let numbers = SummaryNumbers::new(summary, &[]);
+    let not_met = |(expr, said): &(&Expr, &Expectation)| {
+        said.holds != Some(true) && expr.evaluate(&Slowest(&numbers)).holds != Some(true)
+    };
+    let not_met: Vec<_> = expect.iter().zip(&summary.expectations).filter(not_met).collect();
+    if let Some((_, said)) = not_met.iter().find(|(_, said)| said.is_missed()) {
+        return (Outcome::Missed, loadlab_words(said));
+    }
+    // It could not be made longer. An expectation not known to hold does not count as met.
+    if let Some((_, said)) = not_met.first() {
+        let why = format!("{UNDECIDED}{}; a longer level duration decides it", loadlab_words(said));
+        return (Outcome::Missed, why);
+    }
+    // Met for now, but not for long: a growing backlog is not yet in the percentiles.
+    if let Some(doubt) = summary.doubts.iter().find(|d| UNSTEADY.contains(&d.kind.as_str())) {
+        return (Outcome::Missed, format!("not steady: {}", doubt.evidence));
+    }
+    let Requests { dropped, due, .. } = summary.requests;
+    if dropped as f64 > MOST_DROPPED * due as f64 {
+        return (Outcome::Missed, format!("not steady: {dropped} of {due} requests due were never sent"));
+    }
+    let shown: Vec<String> = summary.expectations.iter().map(loadlab_words).collect();
+    (Outcome::Met, shown.join(", "))
+}
+
+/// A system that keeps up does not drop more than this share of what is due.
+const MOST_DROPPED: f64 = 0.01;
+
+/// Doubts that mean that a level cannot be sustained.
+const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
+
+/// An expectation with its figure.
+fn loadlab_words(e: &Expectation) -> String {
+    match (e.value, &e.note) {
+        (Some(value), _) => {
+            format!("{}: {} {}", e.expr, loadlab_record::units::significant(value, 3), e.unit)
+                .trim_end()
+                .to_owned()
+        }
+        (None, Some(note)) => format!("{}: {note}", e.expr),
+        (None, None) => e.expr.clone(),
+    }
+}
+
+/// A summary's numbers, with the slowest response in place of a percentile with too few samples: if even that meets
+/// an expectation, the percentile does.
+struct Slowest<'a>(&'a SummaryNumbers<'a>);
+
+impl Numbers for Slowest<'_> {
+    fn number(&self, name: &str, part: Option<TrialPart>) -> Known {
+        let (prefix, figure) = name.rsplit_once('.').map_or(("", name), |(p, f)| (p, f));
+        match self.0.number(name, part) {
+            Known::Unknown(_) | Known::Between(_) if PERCENTILES.iter().any(|(n, _)| *n == figure) => {
+                let most = if prefix.is_empty() { "max".to_owned() } else { format!("{prefix}.max") };
+                self.0.number(&most, part)
+            }
+            known => known,
+        }
+    }
+
+    fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
+        self.0.steady(name, for_ns)
+    }
+}
+
+/// The next length of a trial that was too short.
+pub(super) fn grown(length_ns: u64, factor: f64, most_ns: u64) -> u64 {
+    let wanted = (length_ns as f64 * factor).ceil() as u64;
+    wanted.clamp(length_ns + 1, most_ns)
+}
+
+/// How many times longer a trial must be for an expectation that lacked samples; `None` if it does not lack samples.
+pub(super) fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
+    let numbers = SummaryNumbers::new(summary, &[]);
+    let unreported = expect
+        .iter()
+        .zip(&summary.expectations)
+        .filter(|(expr, said)| said.holds.is_none() && expr.evaluate(&Slowest(&numbers)).holds != Some(true));
+    let factors = unreported.flat_map(|(expr, _)| expr.names()).filter_map(|name| {
+        let (prefix, figure) = name.text.rsplit_once('.').map_or(("", name.text.as_str()), |(p, f)| (p, f));
+        let (_, quantile) = PERCENTILES.iter().find(|(n, _)| *n == figure)?;
+        let count = match prefix.strip_prefix("tag.") {
+            Some(tag) => summary.by_tag.get(tag)?.response_ms.count,
+            None => summary.response_ms.count,
+        };
+        let needed = loadlab_record::numbers::samples_needed(*quantile);
+        (count > 0 && count < needed).then(|| needed as f64 / count as f64 * LONGER_BY)
+    });
+    factors.reduce(f64::max)
+}
+

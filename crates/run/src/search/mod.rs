@@ -1,0 +1,508 @@
+//! A search for capacity: one system, brought up once, and one measurement after another until its capacity is known.
+//! [`loadlab_analysis::search`] decides which level comes next; here levels become loads, and loads become outcomes.
+
+mod judge;
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::capacity::capacity;
+use loadlab_analysis::search::{Answer, LevelOutcome, Next, Outcome, Search};
+use loadlab_load::target::Allowed;
+use loadlab_plan::{self as plan, Case, Plan};
+use loadlab_record::Failure;
+use loadlab_record::search::{Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements};
+use loadlab_record::store::{StoreError, TrialWriter};
+use loadlab_record::summary::Summary;
+use loadlab_system::{Cancel, clock};
+
+use crate::event::RunEvent;
+use crate::level::Level;
+use crate::logs;
+use crate::manifest::{Record, figures_of_case, plan_dir};
+use crate::options::RunOptions;
+use crate::search::judge::{UNDECIDED, grown, judge, longer};
+use crate::site::RunningSystem;
+use crate::site::durability::Ids;
+use crate::state::EventSink;
+use crate::trial::carryover::Carried;
+use crate::trial::{Conditions, Trial};
+
+/// What to search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchRequest {
+    /// What is varied.
+    pub vary: SearchVariable,
+    /// Lowest and highest level.
+    pub range: (u64, u64),
+    /// The maximum number of levels to measure, including repeats.
+    pub max_levels: u32,
+    /// Index of the load that is varied.
+    pub load: usize,
+    /// How long each trial is measured.
+    pub level_ns: u64,
+    /// How long it settles before that.
+    pub settle_ns: u64,
+}
+
+impl SearchRequest {
+    /// The maximum number of trials: each level as often as it may be measured again.
+    pub fn most_trials(&self) -> u64 {
+        most_measurements(self.max_levels)
+    }
+
+    /// Whether requests of all its trials have unique ids, if ids report what was stored.
+    pub fn ids_suffice(&self, case: &Case) -> bool {
+        let by_ids =
+            case.durability.as_ref().is_some_and(|loss| !matches!(loss.persisted, plan::Persisted::Probe(_)));
+        let blocks = self.most_trials().saturating_mul(case.loads.len() as u64);
+        !by_ids || blocks <= plan::ids::MOST_BLOCKS
+    }
+
+    /// What it will record, before anything is measured.
+    pub fn facts(&self) -> SearchFacts {
+        let (low, high) = self.range;
+        SearchFacts { vary: self.vary, low, high, ..SearchFacts::default() }
+    }
+}
+
+impl From<&plan::FindSpec> for SearchRequest {
+    fn from(spec: &plan::FindSpec) -> SearchRequest {
+        let plan::FindSpec { vary, range, load, level_ns, settle_ns, max_levels, .. } = *spec;
+        SearchRequest { vary, range, max_levels, load, level_ns, settle_ns }
+    }
+}
+
+/// What to search, and with what.
+pub struct SearchTask<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The case whose load is varied.
+    pub base: &'a Case,
+    /// What is varied, and how.
+    pub request: &'a SearchRequest,
+    /// How the plan is run.
+    pub how: &'a RunOptions,
+    /// The case's conditions; what is expected is what a level must meet.
+    pub conditions: &'a Conditions,
+    /// Where loads may go.
+    pub allowed: &'a Allowed,
+    /// Ends it.
+    pub cancel: &'a Cancel,
+    /// Where events go.
+    pub emit: EventSink<'a>,
+    /// How requests are distinguished, over all measurements of the run.
+    pub ids: Ids,
+    /// Its first measurement's index among these.
+    pub first_place: usize,
+    /// The trial that it is, by its case and number; `None`: the whole record is one search.
+    pub trial: Option<(usize, u32)>,
+}
+
+/// What came of a search.
+pub struct Searched {
+    /// As recorded.
+    pub facts: SearchFacts,
+    /// The answer; `None` if it ended early.
+    pub answer: Option<Answer>,
+    /// What ended it early, and the exit that calls for.
+    pub trouble: Option<(String, Exit)>,
+    /// The exit that all of it calls for.
+    pub exit: Exit,
+    /// The measurement that speaks for it, by its number, and its summary: the last one of the level that was found, or,
+    /// if none was, of the lowest that was measured.
+    pub chosen: Option<(u32, Summary)>,
+    /// The last measurement's number; `None`: there was none.
+    pub last: Option<u32>,
+}
+
+impl SearchTask<'_> {
+    /// Searches on a system that is brought up with the first level and stays.
+    pub fn run(&self, search: Search, record: &mut Record, site: &mut RunningSystem) -> Searched {
+        let is_up_anew = self.base.system.compose.is_some();
+        let carried = Carried::for_loads(if is_up_anew { 0 } else { self.base.loads.len() });
+        let run = SearchRun {
+            task: self,
+            carried,
+            record,
+            facts: self.request.facts(),
+            outcomes: Vec::new(),
+            summaries: Vec::new(),
+            made: 0,
+            last: None,
+            trouble: None,
+        };
+        run.run(search, site)
+    }
+}
+
+/// A search in progress.
+struct SearchRun<'a> {
+    task: &'a SearchTask<'a>,
+    record: &'a mut Record,
+    facts: SearchFacts,
+    /// As in the facts.
+    outcomes: Vec<LevelOutcome>,
+    /// Of each step of the facts.
+    summaries: Vec<Summary>,
+    /// What is kept from level to level.
+    carried: Carried,
+    /// Trials so far: a repeated one decides no level, but still has its own ids.
+    made: usize,
+    /// The last one's number in its record.
+    last: Option<u32>,
+    /// What ended it early, and the exit that calls for.
+    trouble: Option<(String, Exit)>,
+}
+
+impl SearchRun<'_> {
+    fn run(mut self, mut search: Search, site: &mut RunningSystem) -> Searched {
+        let answer = loop {
+            if self.task.cancel.is_cancelled() || self.trouble.is_some() {
+                break None;
+            }
+            match search.next() {
+                Next::Done(answer) => break Some(answer),
+                Next::Measure { level, again } => {
+                    // A connection is assigned to one of the server's workers when it is accepted, at random: what
+                    // was measured with one assignment is confirmed with another.
+                    if again {
+                        self.carried.connect_anew(|_| true);
+                    }
+                    if let Some(outcome) = self.measure_level(site, level) {
+                        search.add(level, outcome);
+                    }
+                }
+            }
+        };
+        self.conclude(answer)
+    }
+
+    /// One trial; `None` if it was inconclusive, which ends the search. A trial that was too short is repeated with
+    /// the length it needs.
+    fn measure_level(&mut self, site: &mut RunningSystem, level: u64) -> Option<Outcome> {
+        let (mut length_ns, mut again) = (self.task.request.level_ns, 0);
+        loop {
+            let (summary, trial) = self.measure(site, level, length_ns)?;
+            if self.task.cancel.is_cancelled() {
+                return None;
+            }
+            let longer = longer(&summary, &self.task.conditions.expect);
+            let most = self.task.request.level_ns.saturating_mul(MOST_LONGER);
+            if let Some(factor) = longer.filter(|_| length_ns < most && !self.task.cancel.is_cancelled()) {
+                length_ns = grown(length_ns, factor, most);
+                let text = format!(
+                    "measuring {} again, for {}: a percentile needs more requests",
+                    self.task.request.vary.level(level),
+                    loadlab_record::units::format_duration_ns(length_ns as f64)
+                );
+                (self.task.emit)(RunEvent::Note(text));
+                continue;
+            }
+            let (outcome, why) = judge(&summary, &self.task.conditions.expect);
+            if outcome != Outcome::Met {
+                // The connections that were in flight under overload are more than a lower rate needs.
+                self.carried.connect_anew(|load| self.is_open(load));
+            }
+            // Usually another program on this machine: what was not measured is measured again.
+            if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.task.cancel.is_cancelled() {
+                again += 1;
+                (self.task.emit)(RunEvent::Note(format!(
+                    "measuring {} again: {why}",
+                    self.task.request.vary.level(level)
+                )));
+                continue;
+            }
+            let word = match outcome {
+                Outcome::Missed if why.starts_with(UNDECIDED) => "undecided",
+                Outcome::Met => "met",
+                Outcome::Missed => "missed",
+                Outcome::Invalid => "invalid",
+            };
+            (self.task.emit)(RunEvent::Note(format!("{}: {word} ({why})", self.task.request.vary.level(level))));
+            let p = |name: &str| summary.response_ms.figure(name).flatten();
+            self.facts.path.push(SearchStep {
+                level,
+                trial,
+                outcome: word.to_owned(),
+                why,
+                goodput_per_s: Some(summary.rate_per_s.ok),
+                p50_ms: p("p50"),
+                p99_ms: p("p99"),
+            });
+            self.outcomes.push(LevelOutcome { level, outcome });
+            if self.task.trial.is_none() {
+                self.record.search(&self.facts);
+            }
+            if outcome != Outcome::Met {
+                self.recover(&summary);
+            }
+            self.summaries.push(summary);
+            return Some(outcome);
+        }
+    }
+
+    /// A load of the search follows a schedule.
+    fn is_open(&self, load: usize) -> bool {
+        let varied = load == self.task.request.load;
+        match self.task.base.loads[load].model {
+            _ if varied => self.task.request.vary == SearchVariable::Rate,
+            plan::Model::Closed { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Lets the system work off what a trial left behind, so that the next one does not pay for it.
+    fn recover(&self, summary: &Summary) {
+        let left = (summary.requests.in_flight + summary.failures.get(Failure::Timeout)) as f64;
+        let wait_s = (left / summary.rate_per_s.ok.max(1.0)).min(MOST_RECOVERY_S);
+        let until_ns = clock::now_ns().saturating_add((wait_s * 1e9) as u64);
+        while clock::now_ns() < until_ns && !self.task.cancel.is_cancelled() {
+            self.task.cancel.wait_until(until_ns);
+        }
+    }
+
+    /// A measurement of a level, and its number; any failure ends the search, except a component that died: that is an
+    /// answer.
+    fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<(Summary, u32)> {
+        let level = Level {
+            vary: self.task.request.vary,
+            load: self.task.request.load,
+            level,
+            settle_ns: self.task.request.settle_ns,
+            length_ns,
+        };
+        let task = self.task;
+        let case = match task.trial {
+            Some(_) => level.of_trial(task.base),
+            None => level.case(task.base),
+        };
+        let (writer, number) = match self.open(&case) {
+            Ok(opened) => opened,
+            Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
+        };
+        self.last = Some(number);
+        let state = self.record.state(writer, task.cancel, site);
+        let dir = plan_dir(task.plan);
+        let trial = Trial {
+            index: task.trial.map_or(0, |(index, _)| index),
+            place: task.first_place + self.made,
+            ids: task.ids,
+            case: &case,
+            conditions: task.conditions,
+            plan_dir: &dir,
+            allowed: task.allowed,
+            threads: task.how.threads,
+            generator: &task.how.generator,
+            senders: task.how.senders.as_deref(),
+            level: Some(&level),
+            carried: Some(&self.carried),
+            watch: &task.how.watch,
+        };
+        self.made += 1;
+        let outcome = trial.run(site, &state, task.emit).masked(&task.how.secrets);
+        // The system stays up for the next level.
+        let next = (!task.cancel.is_cancelled()).then_some(trial.index);
+        if next.is_none() {
+            self.carried.connect_anew(|_| true);
+        }
+        let left = site.end_trial(next, false, &state);
+        logs::mask_ended(&state, &site.open_logs(), task.emit);
+        if task.trial.is_none() {
+            (task.emit)(RunEvent::TrialEnded {
+                figures: figures_of_case(&case),
+                case: case.name,
+                trial: number,
+                summary: outcome.summary.clone().map(Box::new),
+                failure: outcome.failure.clone(),
+            });
+        }
+        if let Some((text, exit)) = left.into_iter().next() {
+            return self.give_up(text, exit);
+        }
+        match (outcome.summary, outcome.failure, outcome.exit) {
+            (Some(_), Some(why), Exit::CouldNotRun | Exit::NotUp) => self.give_up(why, outcome.exit),
+            (None, why, exit) => self.give_up(why.unwrap_or_else(|| "nothing was measured".into()), exit),
+            (Some(summary), _, _) => Some((summary, number)),
+        }
+    }
+
+    /// Opens the record of a measurement, and announces it if it is a trial of its own. Returns its number as well.
+    fn open(&mut self, case: &Case) -> Result<(TrialWriter, u32), StoreError> {
+        let task = self.task;
+        if let Some((index, trial)) = task.trial {
+            let number = self.made as u32 + 1;
+            return Ok((self.record.level_of_trial(index, trial, number)?, number));
+        }
+        let (index, number) = self.record.level(case)?;
+        (task.emit)(RunEvent::TrialStarted {
+            case: case.name.clone(),
+            trial: number,
+            place: self.facts.path.len() + 1,
+            of: task.request.max_levels as usize,
+            at_most: true,
+            cpu_limits: crate::trial::cpu_limits(case),
+            figures: figures_of_case(case),
+        });
+        Ok((self.record.trial(index, number)?, number))
+    }
+
+    fn give_up<T>(&mut self, why: String, exit: Exit) -> Option<T> {
+        self.trouble.get_or_insert((why, exit));
+        None
+    }
+
+    /// No trial of a level definitely missed anything.
+    fn is_open_at(&self, level: u64) -> bool {
+        let mut trials = self.facts.path.iter().filter(|step| step.level == level);
+        trials.all(|step| step.outcome == "undecided")
+    }
+
+    fn conclude(mut self, answer: Option<Answer>) -> Searched {
+        // A server that is to shut down cleanly may wait for its connections.
+        self.carried.connect_anew(|_| true);
+        let exit = match (&answer, &self.trouble) {
+            _ if self.task.cancel.is_cancelled() => Exit::Interrupted,
+            (_, Some((_, exit))) => *exit,
+            (Some(Answer::LessThan { level }), None) if self.is_open_at(*level) => Exit::Undecided,
+            (Some(answer), None) => exit_of(answer),
+            (None, None) => Exit::CouldNotRun,
+        };
+        if let Some(answer) = &answer {
+            self.facts.found = Some(match answer {
+                Answer::LessThan { level } if exit == Exit::Undecided => format!(
+                    "nothing: at {}, the lowest level, too few requests leave the expectations undecided; a longer \
+                     level duration decides them",
+                    self.task.request.vary.level(*level)
+                ),
+                _ => words_of(answer, self.task.request.vary),
+            });
+            (self.facts.level, self.facts.above) = match *answer {
+                Answer::Most { level, above, .. } => (Some(level), Some(above)),
+                Answer::AtLeast { level, .. } => (Some(level), None),
+                Answer::LessThan { level } => (None, Some(level)),
+                Answer::Generator { level, above } => (level, Some(above)),
+            };
+            self.facts.confirmed =
+                matches!(answer, Answer::Most { confirmed: true, .. } | Answer::AtLeast { is_top: true, .. });
+            if matches!(answer, Answer::Most { .. }) {
+                self.facts.capacity = capacity(&self.outcomes).map(|found| self.whole_users(found));
+            }
+        }
+        let of_level = |level: u64, met: bool| {
+            let fits = |one: &LevelOutcome| one.level == level && (one.outcome == Outcome::Met) == met;
+            self.outcomes.iter().rposition(fits)
+        };
+        let above = self.facts.above.and_then(|level| of_level(level, false));
+        self.facts.bottleneck = above.and_then(|place| self.summaries[place].bottleneck.clone());
+        let found = self.facts.level.and_then(|level| of_level(level, true));
+        // Where loadlab itself was saturated above what was found, the system was not measured to its end.
+        let doubts = match (&answer, found, above) {
+            (Some(Answer::Generator { .. }), Some(_), Some(above)) => self.summaries[above].doubts.clone(),
+            _ => Vec::new(),
+        };
+        let chosen = found.or(above).map(|place| {
+            let mut summary = Summary { search: Some(self.facts.clone()), ..self.summaries.swap_remove(place) };
+            summary.doubts.extend(doubts.into_iter().filter(|doubt| doubt.grave));
+            (self.facts.path[place].trial, summary)
+        });
+        Searched { facts: self.facts, answer, trouble: self.trouble, exit, chosen, last: self.last }
+    }
+
+    /// There is no half a user: as many as meet the expectations.
+    fn whole_users(&self, found: Capacity) -> Capacity {
+        match self.task.request.vary {
+            SearchVariable::Rate => found,
+            SearchVariable::Users => {
+                let Capacity { value, low, high } = found;
+                Capacity { value: value.floor(), low: low.floor(), high: high.floor() }
+            }
+        }
+    }
+}
+
+/// A trial that was too short grows to this many times its length at most.
+const MOST_LONGER: u64 = 8;
+
+/// How many times an INVALID trial is repeated before the level counts as INVALID.
+const INVALID_AGAIN: u32 = 2;
+/// A system without further load recovers within this time, or never.
+const MOST_RECOVERY_S: f64 = 10.0;
+
+fn exit_of(answer: &Answer) -> Exit {
+    match answer {
+        Answer::Most { .. } | Answer::AtLeast { .. } => Exit::Ok,
+        Answer::LessThan { .. } => Exit::Failed,
+        Answer::Generator { .. } => Exit::Invalid,
+    }
+}
+
+/// The answer as a sentence without its full stop.
+fn words_of(answer: &Answer, vary: SearchVariable) -> String {
+    let words = |level: u64| vary.level(level);
+    match *answer {
+        Answer::Most { level, above, confirmed } => {
+            let sure = match confirmed {
+                true => "both measured twice",
+                false => "not confirmed: the search ran out of trials; `--max-levels` allows more",
+            };
+            format!("{} meet the expectations, {} do not ({sure})", words(level), words(above))
+        }
+        Answer::AtLeast { level, is_top: true } => {
+            format!("at least {}, the highest level to be tried", words(level))
+        }
+        Answer::AtLeast { level, is_top: false } => format!(
+            "at least {}: no measured level failed before the search ran out of trials; `--max-levels` allows more",
+            words(level)
+        ),
+        Answer::LessThan { level } => {
+            format!("less than {}: even the lowest level misses the expectations", words(level))
+        }
+        Answer::Generator { level: Some(level), above } => format!(
+            "at least {}: at {} loadlab itself, not the system, was saturated",
+            words(level),
+            words(above)
+        ),
+        Answer::Generator { level: None, above } => {
+            format!("nothing: even at {} loadlab itself, not the system, was saturated", words(above))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many times a trial that is too short grows at most, a tenth each time or more, until it is [`MOST_LONGER`]
+    /// times as long.
+    const GROWS: u32 = 22;
+
+    #[test]
+    fn a_search_makes_no_more_trials_than_it_has_ids_for() {
+        // Each time, a single sample may be missing.
+        for level_ns in [1, 2, 9, 1_000, 10_000_000_000, u64::MAX / MOST_LONGER] {
+            for needed in [2u64, 100, 1_000_000] {
+                let factor = needed as f64 / (needed - 1) as f64 * judge::LONGER_BY;
+                let most = level_ns.saturating_mul(MOST_LONGER);
+                let (mut length_ns, mut grows) = (level_ns, 0);
+                while length_ns < most {
+                    length_ns = grown(length_ns, factor, most);
+                    grows += 1;
+                }
+                assert!(grows <= GROWS, "{level_ns} ns by {factor}: {grows}");
+            }
+        }
+        let request = |max_levels| SearchRequest {
+            vary: SearchVariable::Users,
+            range: (1, 1000),
+            max_levels,
+            load: 0,
+            level_ns: 1,
+            settle_ns: 0,
+        };
+        // A trial, repeated if INVALID, and each time it was too short.
+        assert_eq!(request(100).most_trials(), 100 * u64::from(1 + INVALID_AGAIN + GROWS));
+        let last = request(100).most_trials() - 1;
+        let ids = Ids::for_blocks(request(100).most_trials(), 3);
+        assert!(ids.first(last as usize, 2) > ids.first(last as usize, 1), "none is dealt twice");
+        assert!(ids.first(last as usize, 2) < 1 << plan::ids::ID_BITS);
+    }
+}
