@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 13] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 14] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -59,6 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("book", &book),
         ("report", &big_report::long),
         ("planted", &planted::long),
+        ("capacities", &planted::capacities::long),
         ("swarm", &swarm_figures::long),
         ("faults", &faults),
         ("simulated changes", &changes::simulated),

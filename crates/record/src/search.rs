@@ -101,7 +101,10 @@ pub struct SearchStep {
     /// The median response time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
-    /// 99 of 100 responses took no longer.
+    /// Nine of ten responses took no longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90_ms: Option<f64>,
+    /// 99 of 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
 }

@@ -454,9 +454,13 @@ impl Conductor<'_> {
     /// What came of a trial that searched, and the measurement that becomes its record.
     fn concluded(&self, index: usize, searched: Searched) -> (TrialOutcome, Option<u32>) {
         let Searched { trouble, exit, chosen, last, answer, .. } = searched;
-        if self.cancel.is_cancelled() || trouble.is_some() || answer.is_none() {
-            let why = if self.cancel.is_cancelled() { Some("the search was interrupted".to_owned()) } else { None };
-            let failure = why.or(trouble.map(|(why, _)| why)).unwrap_or_else(|| "nothing was measured".to_owned());
+        if self.cancel.is_cancelled() {
+            // Its levels stay as they are: none of them speaks for the trial.
+            let failure = Some("the search was interrupted".to_owned());
+            return (TrialOutcome { summary: None, failure, exit }, None);
+        }
+        if trouble.is_some() || answer.is_none() {
+            let failure = trouble.map_or_else(|| "nothing was measured".to_owned(), |(why, _)| why);
             return (TrialOutcome { summary: None, failure: Some(failure), exit }, last);
         }
         let Some((measurement, mut summary)) = chosen else {

@@ -2,6 +2,7 @@
 //! has to name it – component and kind – as the first suspect. This measures how far `bottleneck` can be trusted, so
 //! the expectations describe what is planted and never what loadlab happens to report.
 
+pub mod capacities;
 mod engine;
 mod servers;
 mod sweep;

@@ -37,6 +37,22 @@ pub fn build() -> Result<OsString> {
     for name in ["tier", "balance", "names"] {
         run("go", &["build"], &from(&format!("{name}.go")), &bin.join(format!("{name}-go")))?;
     }
+    on_path(bin)
+}
+
+/// Builds the server whose capacity is planted. Returns a search path that finds it.
+///
+/// # Errors
+/// As for [`build`].
+pub fn build_capacity() -> Result<OsString> {
+    ready(FOR_PLANTED, false)?;
+    let bin = out().join("bin");
+    fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
+    run("go", &["build"], &sources().join("capacities/server.go"), &bin.join("capacity-go"))?;
+    on_path(bin)
+}
+
+fn on_path(bin: PathBuf) -> Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     Ok(env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?)
 }

@@ -54,6 +54,8 @@ pub struct State {
     pub agents: Vec<Agent>,
     /// The figures that matter of each load, in the plan's order.
     pub figures: Vec<Figure>,
+    /// What they came to over the whole trial: its name, unit and number. Empty until the trial is over.
+    pub results: Vec<(String, String, f64)>,
     /// The plan's definitions of them, for the current case.
     facts: Vec<FigureFacts>,
     /// How near each comparison is to being settled, if trials go on until it is.
@@ -181,6 +183,7 @@ impl State {
                 self.limits.clone_from(cpu_limits);
                 (self.loads, self.components, self.probes, self.figures) = Default::default();
                 self.agents.clear();
+                self.results.clear();
                 self.facts.clone_from(figures);
                 self.phase(now_s, "bringing the system up");
                 return;
@@ -326,6 +329,11 @@ impl State {
             let why = failure.and_then(|f| f.lines().next()).unwrap_or("nothing was measured");
             return keep(&mut self.done, (Weight::Bad, format!("✘ {}: {why}", self.trial)), DONE);
         };
+        let known = |facts: &FigureFacts| {
+            let figure = s.figures.get(&facts.name)?;
+            Some((facts.name.clone(), figure.unit.clone(), figure.value?))
+        };
+        self.results = self.facts.iter().filter_map(known).collect();
         let (weight, mark) = match s.verdict {
             Verdict::Pass => (Weight::Good, "✔"),
             Verdict::Fail => (Weight::Bad, "✘"),

@@ -49,6 +49,11 @@ pub fn families(state: &State) -> Vec<Family> {
     let probe = |p: &Probe| Some((vec![("probe", p.name.clone())], p.values.back().copied().flatten()?));
     let probes = state.probes.iter().filter_map(probe).collect();
     all.add(("probe", "", "1", MetricType::Gauge), "Last reading of a probe of the plan", probes);
+    let result = |(name, unit, value): &(String, String, f64)| {
+        (vec![("figure", name.clone()), ("unit", unit.clone())], *value)
+    };
+    let results = state.results.iter().map(result).collect();
+    all.add(("figure", "", "1", MetricType::Gauge), "A figure of the plan, once the trial is over", results);
     all.list
 }
 

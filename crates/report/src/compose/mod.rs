@@ -44,6 +44,7 @@ pub fn compose(run: &DiagnosedRun) -> Document {
     let order = PlanOrder(m.components.iter().map(|c| c.name.as_str()).collect());
     let mut sections = vec![the_system(&findings, run), side_by_side(&findings, &m.axes)];
     let components = components::table(&findings, &m.axes, &order, None).map(Block::Table);
+    sections.extend(search::of_trials(&findings));
     sections.push(Section::new("components", "Components", components.into_iter().collect()));
     let steps = steps::table(&findings, &m.axes).map(Block::Table);
     sections.push(Section::new("steps", "Steps", steps.into_iter().collect()));

@@ -1,13 +1,16 @@
-//! A search for capacity: the result, and the path to it.
+//! Searches for capacity: the result, and the path to it. Of a record that is one search, and of trials that search.
 
-use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::case::{CaseFindings, TrialFindings};
 use loadlab_analysis::findings::Findings;
+use loadlab_analysis::metric::Unit;
 use loadlab_record::manifest::Manifest;
-use loadlab_record::search::{SearchFacts, SearchStep, SearchVariable};
+use loadlab_record::search::{Capacity, SearchFacts, SearchStep, SearchVariable};
 use loadlab_record::summary::Verdict;
 
+use crate::colour::Colour;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, Weight};
-use crate::figures;
+use crate::figures::{self, NOTHING};
+use crate::plane::{Around, Axis, Group, Mark, Plane, Spot};
 
 /// Turns the report of a run that is a search into a search report: the result comes first, and a level that missed
 /// is not a failure of the run.
@@ -49,6 +52,149 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     document
 }
 
+/// What trials that search found, by case; `None` if none searches.
+pub fn of_trials(findings: &Findings<'_>) -> Option<Section> {
+    let searches = searches(findings);
+    let (first, _) = searches.first()?.1.first()?;
+    let first = *first;
+    let mut blocks = vec![Block::Table(found(first.vary, &searches))];
+    let curves: Vec<(String, Vec<&SearchFacts>)> = searches
+        .iter()
+        .map(|(case, trials)| (case.label.clone(), trials.iter().map(|(facts, _)| *facts).collect()))
+        .collect();
+    blocks.extend(response(first.vary, &curves).map(Block::Plane));
+    Some(Section::new("capacity", "Capacity", blocks))
+}
+
+/// A case, and each trial of it that searched, with its number.
+type OfCase<'a> = (&'a CaseFindings<'a>, Vec<(&'a SearchFacts, u32)>);
+
+fn searches<'a>(findings: &'a Findings<'a>) -> Vec<OfCase<'a>> {
+    let of_case = |case: &'a CaseFindings<'a>| {
+        let searched = |t: &'a TrialFindings<'a>| Some((t.summary?.search.as_ref()?, t.number));
+        (case, case.trials.iter().filter_map(searched).collect::<Vec<_>>())
+    };
+    findings.cases.iter().map(of_case).filter(|(_, trials)| !trials.is_empty()).collect()
+}
+
+/// A level as readers know it.
+fn level(vary: SearchVariable, level: f64) -> String {
+    match vary {
+        SearchVariable::Rate => figures::rate(level),
+        SearchVariable::Users => format!("{} users", figures::count(level as u64)),
+    }
+}
+
+/// Every search: what it found, with its interval, and what held the system back above that.
+fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
+    let name = |at: Option<u64>| at.map_or_else(|| NOTHING.to_owned(), |at| level(vary, at as f64));
+    let row = |case: &CaseFindings<'_>, search: &SearchFacts, trial: u32| {
+        let (capacity, interval) = match (&search.capacity, search.level) {
+            (Some(c), _) => (
+                Cell::new(level(vary, c.value)),
+                format!("{} … {}", figures::number(figures::round(c.low, 3)), level(vary, c.high)),
+            ),
+            (None, Some(least)) => {
+                (Cell::new(format!("≥ {}", level(vary, least as f64))).weighing(Weight::Doubtful), NOTHING.to_owned())
+            }
+            (None, None) => (Cell::new(NOTHING).weighing(Weight::Bad), NOTHING.to_owned()),
+        };
+        let gave = search.bottleneck.as_ref().map_or_else(|| NOTHING.to_owned(), |bottleneck| {
+            let kind = bottleneck.kind.name().replace('_', " ");
+            bottleneck.component.as_ref().map_or(kind.clone(), |component| format!("{component}: {kind}"))
+        });
+        vec![
+            Cell::new(&case.label),
+            Cell::new(trial.to_string()),
+            capacity,
+            Cell::new(interval),
+            Cell::new(name(search.level)),
+            Cell::new(name(search.above)),
+            Cell::new(search.path.len().to_string()),
+            Cell::new(gave),
+        ]
+    };
+    let rows = searches.iter().flat_map(|(case, trials)| trials.iter().map(|(search, n)| row(case, search, *n)));
+    Table {
+        caption: "What each search found".into(),
+        head: ["case", "trial", "capacity", "95 %", "met", "missed", "levels", "held back by"]
+            .map(str::to_owned)
+            .to_vec(),
+        words: vec![0, 7],
+        rows: rows.collect(),
+        note: Some(
+            "The capacity and its interval come from a curve fitted to all levels of the search, the last columns from the \
+             levels on either side of it. Every other figure of a trial is that of its highest level that met the \
+             conditions."
+                .into(),
+        ),
+    }
+}
+
+/// Response times over the levels that were tried; `None` if hardly any are known.
+fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Option<Plane> {
+    let steps = || cases.iter().flat_map(|(_, searches)| searches.iter().flat_map(|search| &search.path));
+    let all = steps().count();
+    let read: [(&str, fn(&SearchStep) -> Option<f64>); 3] =
+        [("p99", |s| s.p99_ms), ("p90", |s| s.p90_ms), ("p50", |s| s.p50_ms)];
+    // The highest that most levels have.
+    let (name, read) = read.into_iter().find(|(_, read)| 5 * steps().filter_map(read).count() > 4 * all)?;
+    let group = |(rank, (case, searches)): (usize, &(String, Vec<&SearchFacts>))| {
+        let spot = |step: &SearchStep| {
+            let outcome = match step.outcome.as_str() {
+                "met" => Verdict::Pass,
+                "invalid" => Verdict::Invalid,
+                _ => Verdict::Fail,
+            };
+            Some(Spot {
+                name: format!("{}: {}", level(vary, step.level as f64), step.outcome),
+                label: None,
+                across: Around::exact(step.level as f64),
+                up: Around::exact(read(step).filter(|ms| *ms > 0.0)?),
+                is_open: false,
+                verdict: outcome,
+                section: None,
+            })
+        };
+        let mut spots: Vec<Spot> = searches.iter().flat_map(|s| &s.path).filter_map(spot).collect();
+        spots.sort_by(|a, b| a.across.value.total_cmp(&b.across.value));
+        Group { name: case.clone(), colour: Colour::Nth(rank), joined: true, spots }
+    };
+    let mark = |(case, searches): &(String, Vec<&SearchFacts>)| {
+        let mut found: Vec<Capacity> = searches.iter().filter_map(|search| search.capacity).collect();
+        found.sort_by(|a, b| a.value.total_cmp(&b.value));
+        let middle = found.get(found.len().saturating_sub(1) / 2)?;
+        let of = if cases.len() > 1 { format!("{case}: ") } else { String::new() };
+        Some(Mark {
+            at: middle.value,
+            between: Some((middle.low, middle.high)),
+            text: format!("{of}{}", level(vary, middle.value)),
+        })
+    };
+    let values = |read: &dyn Fn(&SearchStep) -> Option<f64>| {
+        let all: Vec<f64> = steps().filter_map(read).filter(|value| *value > 0.0).collect();
+        all.iter().copied().fold(0.0, f64::max) > DECADES_FROM * all.iter().copied().fold(f64::INFINITY, f64::min)
+    };
+    let unit = match vary {
+        SearchVariable::Rate => Unit::PerS,
+        SearchVariable::Users => Unit::Count,
+    };
+    Some(Plane {
+        title: format!("{name} over the {}", vary.name()),
+        across: Axis::of(vary.name(), unit, values(&|s| Some(s.level as f64))),
+        up: Axis::of(name, Unit::Ms, values(&read)),
+        groups: cases.iter().enumerate().map(group).filter(|group| !group.spots.is_empty()).collect(),
+        curves: Vec::new(),
+        marks: cases.iter().filter_map(mark).collect(),
+        heights: Vec::new(),
+        behind: "the record".into(),
+        note: Some("Each point is a level of a search; the marks are capacities with their intervals.".into()),
+    })
+}
+
+/// Values that span more than this factor are drawn on a logarithmic scale.
+const DECADES_FROM: f64 = 30.0;
+
 /// Not even the lowest level was met, but none of its trials definitely missed anything.
 fn is_open(search: &SearchFacts) -> bool {
     let mut lowest = search.path.iter().filter(|step| Some(step.level) == search.above);
@@ -80,5 +226,7 @@ fn section(search: &SearchFacts) -> Section {
                 .into(),
         ),
     };
-    Section::new("search", "The search", vec![Block::Table(table)])
+    let mut blocks = vec![Block::Table(table)];
+    blocks.extend(response(search.vary, &[("levels".to_owned(), vec![search])]).map(Block::Plane));
+    Section::new("search", "The search", blocks)
 }

@@ -226,6 +226,7 @@ impl SearchRun<'_> {
                 why,
                 goodput_per_s: Some(summary.rate_per_s.ok),
                 p50_ms: p("p50"),
+                p90_ms: p("p90"),
                 p99_ms: p("p99"),
             });
             self.outcomes.push(LevelOutcome { level, outcome });
