@@ -119,7 +119,15 @@ impl Search {
     /// Between two levels, both inclusive; the lower is at least 1. A reversed range is swapped.
     pub fn new(low: u64, high: u64, max_levels: u32) -> Search {
         let (low, high) = (low.min(high).max(1), low.max(high).max(1));
-        Search { low, high, max_levels: max_levels.max(1), precision: PRECISION, start: None, shift: 1.0, path: Vec::new() }
+        Search {
+            low,
+            high,
+            max_levels: max_levels.max(1),
+            precision: PRECISION,
+            start: None,
+            shift: 1.0,
+            path: Vec::new(),
+        }
     }
 
     /// The same from a level near which the answer probably is, such as the last search's: it moves away from it in steps

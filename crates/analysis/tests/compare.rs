@@ -316,3 +316,31 @@ fn what_a_trial_does_not_tell_is_said() {
         "{found:?}"
     );
 }
+
+/// Trials that search measure each case at its own capacity: only that is compared, not what else differs there.
+#[test]
+fn capacities_are_compared_and_nothing_else_of_a_search() {
+    let capacity = Metric::of_plan(&FigureFacts {
+        name: "capacity".into(),
+        value: "capacity".into(),
+        kind: NumberKind::Rate,
+        unit: None,
+        better: figure::Better::More,
+        about: None,
+    });
+    let searched = |at: f64| -> Vec<Summary> {
+        let of = |mut s: Summary| {
+            let value = Some(s.rate_per_s.ok);
+            let unit = "/s".to_owned();
+            s.figures.insert("capacity".into(), FigureValue { value, unit, ..FigureValue::default() });
+            s
+        };
+        five(at, 4.0 * at, Some(9.0 * at)).into_iter().map(of).collect()
+    };
+    let figures = [capacity];
+    let found = compared_by(&figures, &searched(400.0), &searched(440.0), Method::Paired);
+    assert_eq!(calls(&found), [("capacity", Better)]);
+    assert!(found.rows[0].decides);
+    let found = compared_by(&figures, &searched(440.0), &searched(400.0), Method::Paired);
+    assert_eq!(calls(&found), [("capacity", Worse)]);
+}

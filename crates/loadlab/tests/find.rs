@@ -226,3 +226,109 @@ fn a_target_that_is_not_there_is_no_answer() {
     ]);
     ran.expect(5, &["cannot connect to 127.0.0.1:9"]);
 }
+
+/// A server that serves so many users, and refuses the others, however fast this machine is.
+fn searches(served: &str, rest: &str) -> String {
+    let web = component("web", &format!("\"users\": {served}"), &[]);
+    run_support::plan(
+        &[web],
+        &format!(
+            "load:\n  users: 1\n  duration: 300ms\n  journey: [{{ get: \"http://127.0.0.1:${{components.web.port}}/user/${{user}}\" }}]\n\
+             find: {{ users: 1..40, expect: [\"errors == 0\"], settle: 0s }}\n{rest}"
+        ),
+    )
+}
+
+#[test]
+fn each_trial_of_a_plan_searches() {
+    let lab = Lab::new();
+    let plan = searches(
+        "${case.served}",
+        "matrix: { axes: { served: [5, 12] } }\ntrials: 2\nexpect: [\"capacity >= 5\"]\n",
+    );
+    let ran = lab.run(&plan, &["--junit", "junit.xml"]);
+    let record = lab.record();
+    let trials = [("served=5", 1), ("served=5", 2), ("served=12", 1), ("served=12", 2)];
+    let summaries = trials.map(|(case, trial)| record.summary(case, trial));
+    ran.expect_however_busy(&summaries, false);
+    let mut all_known = true;
+    for (summary, (case, trial)) in summaries.iter().zip(trials) {
+        let search = &summary["search"];
+        let path = search["path"].as_array().expect("a path");
+        // The level that was found is the trial, the others have folders.
+        let level = |number: &Value| {
+            record.trial(case, trial).join("levels").join(number.to_string()).join("summary.json").is_file()
+        };
+        let own = path.iter().filter(|step| !level(&step["trial"])).count();
+        assert_eq!(own, 1, "{case}, {trial}: {search:#}");
+        assert_eq!(summary["load"]["users"], search["level"], "{search:#}");
+        if summary["verdict"] == "invalid" {
+            all_known = false;
+            continue;
+        }
+        let served: u64 = case["served=".len()..].parse().expect("a number");
+        assert_eq!(
+            (&search["level"], &search["above"]),
+            (&served.into(), &(served + 1).into()),
+            "{search:#}"
+        );
+        assert_eq!(search["capacity"]["value"].as_f64(), Some(served as f64), "{search:#}");
+        assert_eq!(summary["figures"]["capacity"]["value"].as_f64(), Some(served as f64));
+        let [low, high] = ["low", "high"].map(|end| search["capacity"][end].as_f64().expect("an interval"));
+        assert!(low <= served as f64 && served as f64 <= high, "{search:#}");
+    }
+    if all_known {
+        // The second trial of a case begins where the first one ended.
+        let first = |summary: &Value| summary["search"]["path"][0]["level"].clone();
+        assert_eq!([first(&summaries[0]), first(&summaries[1])], [Value::from(6), Value::from(5)]);
+        assert_eq!(first(&summaries[3]), 12);
+        let text = record.report("text");
+        for part in ["What each search found", "The expectation `capacity >= 5` held in every case."] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+        let junit = lab.read("junit.xml");
+        assert!(junit.contains("<property name=\"capacity\" value=\"12"), "{junit}");
+    }
+}
+
+#[test]
+fn a_search_without_a_level_that_holds_fails_its_trial() {
+    let lab = Lab::new();
+    let ran = lab.run(&searches("0", "expect: [\"capacity > 1\"]\n"), &["--quiet"]);
+    let summary = lab.record().summary("default", 1);
+    if summary["verdict"] == "invalid" {
+        return ran.expect_however_busy(&[summary], false);
+    }
+    ran.expect(1, &[]);
+    assert_eq!(
+        (&summary["search"]["above"], &summary["search"]["level"]),
+        (&1.into(), &Value::Null),
+        "{summary:#}"
+    );
+    let missed: Vec<&Value> =
+        summary["expectations"].as_array().expect("a list").iter().map(|e| &e["holds"]).collect();
+    assert_eq!(missed, [&Value::Bool(false), &Value::Null], "{summary:#}");
+}
+
+/// What the search had measured when loadlab was killed is there, and the trial is made again.
+#[test]
+fn a_search_that_was_killed_goes_on() {
+    let lab = Lab::new();
+    let mut running = lab.start(&searches("5", "expect: [\"capacity >= 5\"]\n"), &["--plain"]);
+    running.until_told("6 users:");
+    running.signal(rustix::process::Signal::KILL);
+    running.child.wait().expect("it ends");
+    let name = lab.run_name();
+    lab.loadlab(&["show", &name, "--runs-dir", "."]).expect(0, &[]);
+    let text = lab.record().report("text");
+    assert!(text.contains("the search was cut off"), "{text}");
+    lab.loadlab(&["clean"]).expect(0, &[]);
+    let ran = lab.loadlab(&["resume", &name]);
+    assert!([Some(0), Some(4)].contains(&ran.code), "{}", ran.err);
+    let summary = lab.record().summary("default", 1);
+    let is_known = summary["verdict"] != "invalid";
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert!(!is_known || summary["search"]["level"] == 5, "{summary:#}");
+    let cut_off = lab.record().dir.join("cut-off/default-1-1/levels/1/summary.json");
+    assert!(cut_off.is_file(), "{}", cut_off.display());
+}

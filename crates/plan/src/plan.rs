@@ -12,7 +12,7 @@ use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
 use crate::read::journey::series;
 use crate::read::reader::From;
-use crate::read::{conditions, limits, load, trials};
+use crate::read::{conditions, find, limits, load, trials};
 use crate::text::error::{MOST, PlanError, PlanErrors, Problem, Problems};
 use crate::text::node::{Entry, Node, Value};
 use crate::text::shorten::shorten;
@@ -114,6 +114,15 @@ impl Plan {
     /// The cases, in the order of the matrix.
     pub fn cases(&self) -> &[Case] {
         &self.cases
+    }
+
+    /// The same without the plan's own search and its figure, for a search of another kind.
+    pub fn without_search(mut self) -> Plan {
+        for case in self.cases.iter_mut().filter(|case| case.find.is_some()) {
+            case.find = None;
+            case.figures.retain(|figure| !find::is_capacity(figure));
+        }
+        self
     }
 
     /// Which case runs when: (index in [`Plan::cases`], trial from 1).

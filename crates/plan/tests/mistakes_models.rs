@@ -1,6 +1,7 @@
 //! Incompatible stages, think times, paces and starts, and the messages people get.
 
-use loadlab_plan::Options;
+use loadlab_plan::{Options, Plan};
+use loadlab_record::expr::NumberKind;
 
 use crate::common;
 use crate::common::{HEAD, briefly, mistakes, plain};
@@ -237,4 +238,109 @@ fn options_that_meet_stages() {
     "#);
     assert_eq!(set("loads.readers.stages", "[{ to: 3, over: 1s }]"), "no mistake");
     assert_eq!(set("loads.visitors.stages.0.over", "1s"), "no mistake");
+}
+
+/// The mistakes in a search, in short.
+fn find(inside: &str) -> String {
+    briefly(
+        &format!(
+            "{HEAD}load: {{ rate: 5/s, duration: 4s, journey: [ {{ get: \"http://127.0.0.1:1/\" }} ] }}\nfind: {inside}\n"
+        ),
+        &Options::default(),
+    )
+}
+
+#[test]
+fn a_search_says_what_it_varies_and_what_a_level_must_meet() {
+    insta::assert_snapshot!(find("{ rate: 5..50 }"), @r"
+    plan.yaml:4:1: `find` needs `expect`
+      hint: what a level must meet, such as `p99 < 100ms`; it must also be steady
+    ");
+    insta::assert_snapshot!(find("{ expect: [\"p99 < 5ms\"] }"), @r"
+    plan.yaml:4:1: `find` needs one of `users`, `rate`
+      hint: a search varies either users or a rate
+    ");
+    insta::assert_snapshot!(find("{ rate: 5..50, users: 1..5, expect: [\"p99 < 5ms\"] }"), @r"
+    plan.yaml:4:22: `rate` and `users` cannot be combined
+      hint: a search varies either users or a rate
+    ");
+    insta::assert_snapshot!(find("{ rate: 50, expect: [\"p99 < 5ms\"] }"), @r"
+    plan.yaml:4:15: `50` is not a range of levels
+      hint: `rate: 1..500`
+    ");
+    insta::assert_snapshot!(find("{ rate: 50..5, expect: [\"p99 < 5ms\"] }"), @"plan.yaml:4:15: 50 is more than 5");
+    insta::assert_snapshot!(find("{ users: 0..5, expect: [\"p99 < 5ms\"] }"), @"plan.yaml:4:16: the lowest level must be at least 1");
+    insta::assert_snapshot!(find("{ users: 1..99000000, expect: [\"p99 < 5ms\"] }"), @"plan.yaml:4:16: the highest level must be at most 10000000");
+    insta::assert_snapshot!(find("{ rate: 5..50, expect: [] }"), @r#"
+    plan.yaml:4:22: `expect` is empty: every level would meet it
+      hint: say what a level must meet: `[ "p99 < 100ms", "errors < 1%" ]`
+    "#);
+    insta::assert_snapshot!(find("{ rate: 5..50, expect: [\"p98 < 5ms\"] }"), @r"
+    plan.yaml:4:32: unknown name `p98`
+      hint: the percentiles are `p50`, `p75`, `p90`, `p95`, `p99`, `p99_9` and `p99_99`
+    ");
+    insta::assert_snapshot!(find("{ rate: 5..50, load: other, expect: [\"p99 < 5ms\"], max_levels: 0 }"), @r"
+    plan.yaml:4:28: there is no load `other`
+      hint: its loads are `load`
+    plan.yaml:4:70: `max_levels` is 0; it must be from 1 to 100
+    ");
+}
+
+#[test]
+fn a_search_varies_one_number_of_one_load() {
+    let with =
+        |loads: &str, find: &str| briefly(&format!("{HEAD}{loads}\nfind: {find}\n"), &Options::default());
+    let journey = "journey: [ { get: \"http://127.0.0.1:1/\" } ]";
+    let stages = format!("load: {{ stages: [{{ to: 5, over: 1s }}], {journey} }}");
+    insta::assert_snapshot!(with(&stages, "{ users: 1..5, expect: [\"p99 < 5ms\"] }"), @r"
+    plan.yaml:4:1: `load` has stages, but a search varies one number
+      hint: give it `users` or a `rate`, or name another load: `load`, or --load
+    ");
+    let thinks = format!("load: {{ users: 1, think: 1s, duration: 1s, {journey} }}");
+    insta::assert_snapshot!(with(&thinks, "{ rate: 1..5, expect: [\"p99 < 5ms\"] }"), @r"
+    plan.yaml:4:1: the users of `load` have think time, but a rate has no users
+      hint: search `users`, or take `think` away: --set load.think=0s
+    ");
+    let two = format!(
+        "loads:\n  a: {{ users: 1, duration: 1s, {journey} }}\n  b: {{ users: 1, duration: 1s, {journey} }}"
+    );
+    insta::assert_snapshot!(with(&two, "{ rate: 1..5, expect: [\"p99 < 5ms\"] }"), @r"
+    plan.yaml:6:1: the plan has 2 loads, but a search varies one
+      hint: choose it: `load: a`; there are `a`, `b`
+    ");
+    insta::assert_snapshot!(with(&two, "{ rate: 1..5, load: b, expect: [\"p99 < 5ms\"] }"), @"");
+}
+
+/// `capacity` is a number of users, or a rate, as the search says, and the first figure.
+#[test]
+fn what_is_searched_is_a_figure() {
+    let load = "load: { rate: 5/s, warmup: 1s, duration: 4s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let read = |rest: &str| Plan::parse("plan.yaml", &format!("{HEAD}{load}\n{rest}\n"), &Options::default());
+    let plan = read("find: { rate: 5/s..2k, expect: [\"p99 < 5ms\"] }\nexpect: [\"capacity > 100/s\"]\nfigures: { p50: p50 }")
+        .expect("it is valid");
+    let case = &plan.cases()[0];
+    let find = case.find.as_ref().expect("it searches");
+    assert_eq!(
+        (find.range, find.max_levels, find.level_ns, find.settle_ns),
+        ((5, 2000), 15, 3_000_000_000, 1_000_000_000)
+    );
+    let figures: Vec<&str> = case.figures.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(figures, ["capacity", "p50"]);
+    assert_eq!(case.figures[0].kind, NumberKind::Rate);
+    let users = "find: { users: 1..50, settle: 0s, level_duration: 2s, expect: [\"p99 < 5ms\"] }";
+    let plan = read(&format!("{users}\nexpect: [\"capacity > 20\"]")).expect("it is valid");
+    let case = &plan.cases()[0];
+    let find = case.find.as_ref().expect("it searches");
+    assert_eq!((find.level_ns, find.settle_ns), (2_000_000_000, 0));
+    assert_eq!((case.figures[0].kind, case.figures[0].unit.as_deref()), (NumberKind::Plain, Some("users")));
+    // The plan's own name for it is enough.
+    let plan = read(&format!("{users}\nfigures: {{ most users: capacity }}")).expect("it is valid");
+    assert_eq!(plan.cases()[0].figures.len(), 1);
+    assert!(
+        plan.describe().contains(
+            &"searched: in each trial, users from 1 to 50 for p99 < 5ms: at most 15 levels of 2s".to_owned()
+        ),
+        "{:#?}",
+        plan.describe()
+    );
 }

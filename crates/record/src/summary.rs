@@ -19,8 +19,8 @@ use crate::numbers::NumberSummary;
 use crate::outcome::Failures;
 pub use crate::quantile::FewSamples;
 pub use crate::quantile::PERCENTILES;
-use crate::search::SearchFacts;
 use crate::quantile::{Estimate, Estimates, ranks, samples_needed};
+use crate::search::SearchFacts;
 
 /// A trial's document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

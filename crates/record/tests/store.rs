@@ -10,6 +10,7 @@ use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::{Series, TagMeasured, Tick};
 use loadlab_record::manifest::{CaseFacts, Manifest};
 use loadlab_record::sample::Sample;
+use loadlab_record::search::SearchFacts;
 use loadlab_record::store::{RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names, read_run};
 use loadlab_record::summary::Summary;
 use proptest::prelude::*;
@@ -446,4 +447,45 @@ proptest! {
             }
         }
     }
+}
+
+/// A trial that searches is a folder of levels until it is over; then what speaks for it is its own.
+#[test]
+fn the_level_that_was_found_becomes_the_trial() {
+    let (_scratch, dir) = scratch();
+    let run = RunWriter::create(&dir, &manifest()).unwrap();
+    for level in 1..=3 {
+        let writer = run.level("control", 1, level).unwrap();
+        writer.tick(&tick(level)).unwrap();
+        writer.event(&event(level)).unwrap();
+        writer.summary(&Summary { elapsed_s: f64::from(level), ..summary() }).unwrap();
+        assert_eq!(writer.logs(), dir.join("cases/control/1/logs"));
+    }
+    assert!(run.level("control", 1, 3).is_err(), "it is there");
+    let record = read_run(&dir).unwrap();
+    let trial = &record.cases[0].trials[0];
+    assert!(trial.is_search && trial.summary.is_none() && trial.ticks.is_empty());
+    assert_eq!(record.notes[0], "cases/control/1: the search was cut off; what it measured is in `levels`");
+
+    let found = SearchFacts { level: Some(2), ..SearchFacts::default() };
+    let of_trial = Summary { search: Some(found.clone()), elapsed_s: 2.0, ..summary() };
+    run.adopt_level("control", 1, 2, Some(&of_trial)).unwrap();
+    let record = read_run(&dir).unwrap();
+    let trial = &record.cases[0].trials[0];
+    assert_eq!(trial.summary.as_ref().unwrap().search, Some(found));
+    assert_eq!(
+        (trial.ticks.as_slice(), trial.events.as_slice()),
+        ([tick(2)].as_slice(), [event(2)].as_slice())
+    );
+    let levels = |name: &str| dir.join("cases/control/1/levels").join(name).join("summary.json").is_file();
+    assert_eq!([levels("1"), levels("2"), levels("3")], [true, false, true]);
+
+    // A search that failed has the events of its last level, and no summary.
+    let writer = run.level("control", 2, 1).unwrap();
+    writer.event(&event(0)).unwrap();
+    writer.summary(&summary()).unwrap();
+    run.adopt_level("control", 2, 1, None).unwrap();
+    let record = read_run(&dir).unwrap();
+    let trial = &record.cases[0].trials[1];
+    assert!(trial.summary.is_none() && trial.events == [event(0)]);
 }

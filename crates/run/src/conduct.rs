@@ -407,7 +407,9 @@ impl Conductor<'_> {
         let request = SearchRequest::from(spec);
         let settled = match limits::settle(case, self.plan.cases(), &self.done.trials) {
             Ok(settled) => settled,
-            Err(why) => return (TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }, false),
+            Err(why) => {
+                return (TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }, false);
+            }
         };
         for line in settled.iter().flat_map(|s| &s.words) {
             (self.emit)(RunEvent::Note(line.clone()));
@@ -428,7 +430,8 @@ impl Conductor<'_> {
             first_place: place * most as usize,
             trial: Some((index, number)),
         };
-        let search = Search::new(request.range.0, request.range.1, request.max_levels).dithered(u64::from(number));
+        let search =
+            Search::new(request.range.0, request.range.1, request.max_levels).dithered(u64::from(number));
         let search = match self.done.found_last(&case.name) {
             Some(level) => search.starting_at(level),
             None => search,

@@ -104,4 +104,3 @@ fn end(
     let trouble = trouble.map(|(why, _)| why);
     SearchResult { dir: how.out.clone(), ended, answer, facts, trouble, exit: Exit::of(exits) }
 }
-

@@ -9,8 +9,8 @@ use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Secrets;
 use loadlab_record::event::EventKind;
 use loadlab_record::manifest::{
-    CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, UntilCertain,
-    UntilEnded,
+    CaseFacts, CommitFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded,
+    UntilCertain, UntilEnded,
 };
 use loadlab_record::search::SearchFacts;
 use loadlab_record::store::{
@@ -136,7 +136,12 @@ impl Record {
     ///
     /// # Errors
     /// It cannot be created.
-    pub fn level_of_trial(&self, case: usize, trial: u32, measurement: u32) -> Result<TrialWriter, StoreError> {
+    pub fn level_of_trial(
+        &self,
+        case: usize,
+        trial: u32,
+        measurement: u32,
+    ) -> Result<TrialWriter, StoreError> {
         self.writer.level(self.case_dir(case), trial, measurement)
     }
 

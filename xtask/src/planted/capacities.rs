@@ -62,7 +62,8 @@ pub fn long() -> Outcome {
     let levels = found.iter().map(|one| one.levels).max().unwrap_or(0);
     let wrong: Vec<String> = found.iter().filter(|one| one.off() > NEAR).map(Found::line).collect();
     let missed: Vec<&str> = found.iter().filter(|one| !one.is_held()).map(|one| one.name.as_str()).collect();
-    let list = |what: &str, names: String| if names.is_empty() { names } else { format!("; {what}: {names}") };
+    let list =
+        |what: &str, names: String| if names.is_empty() { names } else { format!("; {what}: {names}") };
     let words = format!(
         "of {} servers {right} within {:.0} %, {held} within the 95 % interval, in at most {levels} levels{}{}",
         found.len(),
@@ -81,8 +82,11 @@ pub fn long() -> Outcome {
 pub fn quick() -> Outcome {
     let found = search(Some(&QUICK))?;
     ensure!(found.len() == QUICK.len(), "{} of {} were searched", found.len(), QUICK.len());
-    let wrong: Vec<String> =
-        found.iter().filter(|one| one.off() > NEAR_QUICK || one.levels > MOST_LEVELS).map(Found::line).collect();
+    let wrong: Vec<String> = found
+        .iter()
+        .filter(|one| one.off() > NEAR_QUICK || one.levels > MOST_LEVELS)
+        .map(Found::line)
+        .collect();
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     let furthest = found.iter().map(Found::off).fold(0.0, f64::max);
     Ok(format!("{} servers, the answer off by at most {:.1} %", found.len(), furthest * 100.0))

@@ -124,7 +124,9 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
                 format!("`{option}` is for URLs: a plan has its own\nhint: {hint}"),
             ));
         }
-        return check::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice });
+        // What to search is said here, whatever the plan's own trials search for.
+        let read = check::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice })?;
+        return Ok(ReadPlan { plan: read.plan.without_search(), ..read });
     }
     let usage = |message: String| Ended::error(Exit::BadPlan, message);
     loadlab_load::target::Url::parse(&args.target).map_err(|error| usage(error.to_string()))?;

@@ -32,6 +32,8 @@ struct Ways {
     burn_us: u64,
     /// Works on this many requests at a time; the others wait.
     at_once: Option<u64>,
+    /// Serves `/user/K` for this many users, and answers the others with 503.
+    users: Option<u64>,
     /// Five times as slow at its first request, and ever less so over this time.
     warm_s: f64,
     /// Listens on every address, not on loopback alone.
@@ -54,6 +56,7 @@ impl Ways {
             slow_ms: number("slow_ms").unwrap_or(0),
             burn_us: number("burn_us").unwrap_or(0),
             at_once: number("at_once"),
+            users: number("users"),
             warm_s: v["warm_s"].as_f64().unwrap_or(0.0),
             everywhere: v["everywhere"].as_bool().unwrap_or(false),
         }
@@ -200,6 +203,10 @@ fn answer(method: &str, path: &str, ways: &Ways, counts: &Counts) -> (u16, Strin
             Some(Err(error)) => (502, error.to_string()),
             None => (404, "no upstream".to_owned()),
         },
+        ("GET", path) if path.starts_with("/user/") => {
+            let user: u64 = path["/user/".len()..].parse().unwrap_or(0);
+            (if ways.users.is_some_and(|served| user >= served) { 503 } else { 200 }, String::new())
+        }
         ("GET", path) if path.starts_with("/hog/") => {
             let mib: usize = path["/hog/".len()..].parse().unwrap_or(0);
             std::mem::forget(vec![1u8; mib << 20]);

@@ -31,7 +31,7 @@ pub(crate) fn read(
 ) -> Conditions {
     let mut known = known(r, fields, system, loads);
     let figures = figures::read(r, fields, known.as_mut());
-    let find = find::read(r, fields, loads, known.as_ref());
+    let find = find::read(r, fields, loads, &|r, node| read_one(r, node, Purpose::Expect, known.as_ref()));
     let capacity = find.as_ref().and_then(|find| find::capacity(find, &figures));
     let mut conditions = Conditions {
         // What a search is for comes first.
@@ -58,8 +58,8 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
         return None;
     }
     let probes = system.probes.iter().map(|p| p.name.clone()).collect();
-    let searched = find::vary(fields);
-    Some(Known { names: names_of(system, loads), probes, figures: Vec::new(), searched })
+    let capacity = find::vary(fields).map(find::kind);
+    Some(Known { names: names_of(system, loads), probes, figures: Vec::new(), capacity })
 }
 
 /// Names that a case defines, besides the built-in ones.
@@ -87,8 +87,7 @@ fn read_list(
     items.iter().filter_map(|n| read_one(r, n, purpose, known)).collect()
 }
 
-/// Reads a condition. `known` are the names that it may use, if they can be checked.
-pub(crate) fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
+fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
     let scalar = r.scalar(node, "a condition such as `p99 < 200ms`")?;
     let checked = Expr::parse(&scalar.text).and_then(|e| known.map_or(Ok(()), |known| check(&e, known)));
     if let Err(error) = checked {

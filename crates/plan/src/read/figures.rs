@@ -2,11 +2,9 @@
 
 use loadlab_record::expr::{self, ExprError, Figure, NameRef, NumberKind, Sum};
 use loadlab_record::figure::Better;
-use loadlab_record::search::SearchVariable;
 
 use crate::keys;
 use crate::model::spec::FigureSpec;
-use crate::read::find;
 use crate::read::reader::{Fields, Reader, Scalar};
 use crate::text::error::Problem;
 use crate::text::node::{Entry, Node, Value};
@@ -27,8 +25,8 @@ pub(crate) struct Known {
     pub probes: Vec<String>,
     /// The plan's figures read so far.
     pub figures: Vec<Figure>,
-    /// What a search varies, if the plan has one.
-    pub searched: Option<SearchVariable>,
+    /// The kind of `capacity`, if the plan searches for it.
+    pub capacity: Option<NumberKind>,
 }
 
 impl Known {
@@ -37,8 +35,8 @@ impl Known {
         if let Some(figure) = self.figures.iter().find(|f| f.name == name) {
             return Some(figure.kind);
         }
-        if let ("capacity", Some(vary)) = (name, self.searched) {
-            return Some(find::kind(vary));
+        if let ("capacity", Some(kind)) = (name, self.capacity) {
+            return Some(kind);
         }
         let is_probe = self.probes.iter().any(|probe| expr::probe_names(probe).iter().any(|n| n == name));
         if is_probe && expr::built_in_kind(name).is_none() {

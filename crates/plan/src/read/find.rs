@@ -7,11 +7,10 @@ use loadlab_record::search::{MAX_LEVELS, SearchVariable};
 use loadlab_record::units;
 
 use crate::keys;
-use crate::model::spec::{FigureSpec, FindSpec, LoadSpec, Model, Purpose};
-use crate::read::conditions;
-use crate::read::figures::Known;
+use crate::model::spec::{Expression, FigureSpec, FindSpec, LoadSpec, Model};
 use crate::read::reader::{Fields, Reader};
 use crate::text::error::Problem;
+use crate::text::node::Node;
 use crate::text::shorten::shorten;
 use crate::text::suggest::listed;
 
@@ -24,31 +23,30 @@ const LEVEL_NS: u64 = 10_000_000_000;
 /// A level settles no longer than this, unless the plan says so.
 const MOST_SETTLE_NS: u64 = 5_000_000_000;
 
-/// Reads `find`, of a case whose loads are known. `known` are the names that its conditions may use, if they can be
-/// checked.
+/// Reads `find`, of a case whose loads are known. `condition` reads a condition.
 pub(crate) fn read(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
     loads: &[LoadSpec],
-    known: Option<&Known>,
+    condition: &dyn Fn(&mut Reader<'_>, &Node) -> Option<Expression>,
 ) -> Option<FindSpec> {
     let at = fields.key_span("find");
     let own = r.fields(fields.get("find")?, &keys::FIND, at)?;
     let of_users = range(r, &own, SearchVariable::Users);
     let of_rate = range(r, &own, SearchVariable::Rate);
-    let (vary, range) = of_users.or(of_rate)?;
     let expect = own.get("expect").map_or(Vec::new(), |node| {
         let items = r.list(node, "a list of conditions such as `[ \"p99 < 100ms\" ]`");
-        items.iter().filter_map(|n| conditions::read_one(r, n, Purpose::Expect, known)).collect()
+        items.iter().filter_map(|n| condition(r, n)).collect()
     });
     if expect.is_empty() && own.has("expect") && r.problems.count() == 0 {
         let problem = Problem::new(own.key_span("expect"), "`expect` is empty: every level would meet it");
         r.push(problem.hint("say what a level must meet: `[ \"p99 < 100ms\", \"errors < 1%\" ]`"));
     }
-    let load = the_load(r, &own, loads, fields)?;
     let level_ns = r.positive_duration(&own, "level_duration");
     let settle_ns = r.duration(&own, "settle");
     let max_levels = r.count(&own, "max_levels").map_or(MAX_LEVELS, |levels| levels as u32);
+    let load = the_load(r, &own, loads, fields)?;
+    let (vary, range) = of_users.or(of_rate)?;
     let varied = loads.get(load)?;
     if let Some((message, hint)) = unsearchable(varied, vary) {
         r.push(Problem::new(at, message).hint(hint));
@@ -79,7 +77,10 @@ pub fn unsearchable(load: &LoadSpec, vary: SearchVariable) -> Option<(String, St
     if !load.stages.is_empty() || matches!(load.model, Model::Sessions { .. }) {
         let what = if load.stages.is_empty() { "sessions" } else { "stages" };
         let message = format!("`{name}` has {what}, but a search varies one number");
-        return Some((message, "give it `users` or a `rate`, or name another load: `load`, or --load".to_owned()));
+        return Some((
+            message,
+            "give it `users` or a `rate`, or name another load: `load`, or --load".to_owned(),
+        ));
     }
     if vary == SearchVariable::Rate && load.think != Think::None {
         let message = format!("the users of `{name}` have think time, but a rate has no users");
@@ -90,7 +91,7 @@ pub fn unsearchable(load: &LoadSpec, vary: SearchVariable) -> Option<(String, St
 
 /// The figure that a search yields, if the plan has no name for it.
 pub(crate) fn capacity(find: &FindSpec, figures: &[FigureSpec]) -> Option<FigureSpec> {
-    if figures.iter().any(|figure| figure.value.trim() == CAPACITY) {
+    if figures.iter().any(is_capacity) {
         return None;
     }
     let (kind, unit) = match find.vary {
@@ -104,6 +105,11 @@ pub(crate) fn capacity(find: &FindSpec, figures: &[FigureSpec]) -> Option<Figure
     };
     let (name, value) = (CAPACITY.to_owned(), CAPACITY.to_owned());
     Some(FigureSpec { name, value, kind, unit, better: Better::More, about: Some(about) })
+}
+
+/// What a search yields, under whatever name.
+pub(crate) fn is_capacity(figure: &FigureSpec) -> bool {
+    figure.value.trim() == CAPACITY
 }
 
 /// The kind of the number that conditions call `capacity`.
@@ -124,11 +130,7 @@ pub(crate) fn vary(fields: &Fields<'_>) -> Option<SearchVariable> {
     }
 }
 
-fn range(
-    r: &mut Reader<'_>,
-    own: &Fields<'_>,
-    vary: SearchVariable,
-) -> Option<(SearchVariable, (u64, u64))> {
+fn range(r: &mut Reader<'_>, own: &Fields<'_>, vary: SearchVariable) -> Option<(SearchVariable, (u64, u64))> {
     let key = vary.name();
     let scalar = r.scalar(own.get(key)?, "a range of levels such as `1..500`")?;
     let one = |text: &str| {
@@ -140,7 +142,8 @@ fn range(
             }
         }
     };
-    let (low, high) = match scalar.text.split_once("..").and_then(|(low, high)| Some((one(low)?, one(high)?))) {
+    let (low, high) = match scalar.text.split_once("..").and_then(|(low, high)| Some((one(low)?, one(high)?)))
+    {
         Some(range) => range,
         None => {
             let message = format!("`{}` is not a range of levels", shorten(&scalar.text));

@@ -7,8 +7,8 @@ use crate::histogram::Histogram;
 use crate::hlog::Interval;
 use crate::load::{Counts, Tick};
 use crate::outcome::{Failure, Failures};
-use crate::search::SearchVariable;
 use crate::quantile::{FewSamples, quantile_of, samples_needed};
+use crate::search::SearchVariable;
 use crate::summary::{Distribution, ProbeSummary, Requests, Summary, TagSummary};
 use crate::units::format_count;
 

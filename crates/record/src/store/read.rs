@@ -16,7 +16,8 @@ use serde::de::DeserializeOwned;
 use super::error::json_message;
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, LEVELS, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY, StoreError, TICKS,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, LEVELS, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY,
+    StoreError, TICKS,
 };
 use crate::event::Event;
 use crate::evidence::Evidence;

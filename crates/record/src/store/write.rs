@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, LEVELS, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS,
-    case_dir_name,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, LEVELS, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError,
+    TICKS, case_dir_name,
 };
 use crate::event::Event;
 use crate::evidence::Evidence;

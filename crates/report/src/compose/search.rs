@@ -94,15 +94,19 @@ fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
                 Cell::new(level(vary, c.value)),
                 format!("{} … {}", figures::number(figures::round(c.low, 3)), level(vary, c.high)),
             ),
-            (None, Some(least)) => {
-                (Cell::new(format!("≥ {}", level(vary, least as f64))).weighing(Weight::Doubtful), NOTHING.to_owned())
-            }
+            (None, Some(least)) => (
+                Cell::new(format!("≥ {}", level(vary, least as f64))).weighing(Weight::Doubtful),
+                NOTHING.to_owned(),
+            ),
             (None, None) => (Cell::new(NOTHING).weighing(Weight::Bad), NOTHING.to_owned()),
         };
-        let gave = search.bottleneck.as_ref().map_or_else(|| NOTHING.to_owned(), |bottleneck| {
-            let kind = bottleneck.kind.name().replace('_', " ");
-            bottleneck.component.as_ref().map_or(kind.clone(), |component| format!("{component}: {kind}"))
-        });
+        let gave = search.bottleneck.as_ref().map_or_else(
+            || NOTHING.to_owned(),
+            |bottleneck| {
+                let kind = bottleneck.kind.name().replace('_', " ");
+                bottleneck.component.as_ref().map_or(kind.clone(), |component| format!("{component}: {kind}"))
+            },
+        );
         vec![
             Cell::new(&case.label),
             Cell::new(trial.to_string()),
@@ -114,7 +118,8 @@ fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
             Cell::new(gave),
         ]
     };
-    let rows = searches.iter().flat_map(|(case, trials)| trials.iter().map(|(search, n)| row(case, search, *n)));
+    let rows =
+        searches.iter().flat_map(|(case, trials)| trials.iter().map(|(search, n)| row(case, search, *n)));
     Table {
         caption: "What each search found".into(),
         head: ["case", "trial", "capacity", "95 %", "met", "missed", "levels", "held back by"]
@@ -131,12 +136,14 @@ fn found(vary: SearchVariable, searches: &[OfCase<'_>]) -> Table {
     }
 }
 
+/// Reads a response time of a level.
+type ReadStep = fn(&SearchStep) -> Option<f64>;
+
 /// Response times over the levels that were tried; `None` if hardly any are known.
 fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Option<Plane> {
     let steps = || cases.iter().flat_map(|(_, searches)| searches.iter().flat_map(|search| &search.path));
     let all = steps().count();
-    let read: [(&str, fn(&SearchStep) -> Option<f64>); 3] =
-        [("p99", |s| s.p99_ms), ("p90", |s| s.p90_ms), ("p50", |s| s.p50_ms)];
+    let read: [(&str, ReadStep); 3] = [("p99", |s| s.p99_ms), ("p90", |s| s.p90_ms), ("p50", |s| s.p50_ms)];
     // The highest that most levels have.
     let (name, read) = read.into_iter().find(|(_, read)| 5 * steps().filter_map(read).count() > 4 * all)?;
     let group = |(rank, (case, searches)): (usize, &(String, Vec<&SearchFacts>))| {
@@ -173,7 +180,8 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
     };
     let values = |read: &dyn Fn(&SearchStep) -> Option<f64>| {
         let all: Vec<f64> = steps().filter_map(read).filter(|value| *value > 0.0).collect();
-        all.iter().copied().fold(0.0, f64::max) > DECADES_FROM * all.iter().copied().fold(f64::INFINITY, f64::min)
+        all.iter().copied().fold(0.0, f64::max)
+            > DECADES_FROM * all.iter().copied().fold(f64::INFINITY, f64::min)
     };
     let unit = match vary {
         SearchVariable::Rate => Unit::PerS,
@@ -188,7 +196,9 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
         marks: cases.iter().filter_map(mark).collect(),
         heights: Vec::new(),
         behind: "the record".into(),
-        note: Some("Each point is a level of a search; the marks are capacities with their intervals.".into()),
+        note: Some(
+            "Each point is a level of a search; the marks are capacities with their intervals.".into(),
+        ),
     })
 }
 

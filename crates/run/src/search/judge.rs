@@ -112,4 +112,3 @@ pub(super) fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
     });
     factors.reduce(f64::max)
 }
-

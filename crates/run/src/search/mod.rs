@@ -217,7 +217,10 @@ impl SearchRun<'_> {
                 Outcome::Missed => "missed",
                 Outcome::Invalid => "invalid",
             };
-            (self.task.emit)(RunEvent::Note(format!("{}: {word} ({why})", self.task.request.vary.level(level))));
+            (self.task.emit)(RunEvent::Note(format!(
+                "{}: {word} ({why})",
+                self.task.request.vary.level(level)
+            )));
             let p = |name: &str| summary.response_ms.figure(name).flatten();
             self.facts.path.push(SearchStep {
                 level,
@@ -401,7 +404,8 @@ impl SearchRun<'_> {
             _ => Vec::new(),
         };
         let chosen = found.or(above).map(|place| {
-            let mut summary = Summary { search: Some(self.facts.clone()), ..self.summaries.swap_remove(place) };
+            let mut summary =
+                Summary { search: Some(self.facts.clone()), ..self.summaries.swap_remove(place) };
             summary.doubts.extend(doubts.into_iter().filter(|doubt| doubt.grave));
             (self.facts.path[place].trial, summary)
         });
