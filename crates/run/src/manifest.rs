@@ -239,13 +239,18 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir, &figures)).collect(),
         trials: plan.trials,
         until_certain: plan.until_certain.map(until_certain),
-        expect: first_of_each(cases.iter().flat_map(|c| &c.expect).map(|e| e.text.clone()), String::clone),
+        expect: first_of_each(cases.iter().flat_map(expected).map(|e| e.text.clone()), String::clone),
         figures,
         layout: plan.layout.map(str::to_owned),
         derive: plan.derive.iter().map(derived_facts).collect(),
         quick: plan.quick,
         search: None,
     }
+}
+
+/// What a case expects: of each level of a search, and of its trials.
+fn expected(case: &Case) -> impl Iterator<Item = &plan::Expression> {
+    case.find.iter().flat_map(|find| &find.expect).chain(&case.expect)
 }
 
 /// The figures that matter, as the first case that has each defines it.

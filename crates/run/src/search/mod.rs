@@ -1,6 +1,7 @@
 //! A search for capacity: one system, brought up once, and one measurement after another until its capacity is known.
 //! [`loadlab_analysis::search`] decides which level comes next; here levels become loads, and loads become outcomes.
 
+mod early;
 mod judge;
 
 use loadlab_analysis::Exit;
@@ -286,12 +287,14 @@ impl SearchRun<'_> {
         self.last = Some(number);
         let state = self.record.state(writer, task.cancel, site);
         let dir = plan_dir(task.plan);
+        let mut conditions = task.conditions.clone();
+        conditions.stop_when.extend(early::conditions(&conditions.expect, &level, &case.loads));
         let trial = Trial {
             index: task.trial.map_or(0, |(index, _)| index),
             place: task.first_place + self.made,
             ids: task.ids,
             case: &case,
-            conditions: task.conditions,
+            conditions: &conditions,
             plan_dir: &dir,
             allowed: task.allowed,
             threads: task.how.threads,
