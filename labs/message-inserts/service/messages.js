@@ -2,6 +2,11 @@
 import { MongoClient } from "mongodb";
 
 const GROUP = 1000;
+/** How often a group is tried, and how long after a failure. */
+const TRIES = 5;
+const AGAIN_MS = 200;
+/** The driver gives each message an `_id` when it first tries: one that has it already was stored by an earlier try. */
+const DUPLICATE = 11000;
 
 /** Connects with as many connections as `pool` says. */
 export async function connect(url, pool) {
@@ -10,12 +15,41 @@ export async function connect(url, pool) {
   return { client, messages: client.db("lab").collection("messages") };
 }
 
-/** Stores messages in groups, `pool` groups at a time. `next` gives the next group, an empty one at the end. */
+/**
+ * Stores messages in groups, `pool` groups at a time. `next` gives the next group, an empty one at the end. A group that
+ * cannot be stored does not keep the others from it. Returns how many messages are not stored, after all tries.
+ */
 export async function storeInGroups(messages, pool, next) {
+  let lost = 0;
   const worker = async () => {
-    for (let group = next(GROUP); group.length > 0; group = next(GROUP)) {
-      await messages.insertMany(group, { ordered: false });
-    }
+    for (let group = next(GROUP); group.length > 0; group = next(GROUP)) lost += await storeGroup(messages, group);
   };
   await Promise.all(Array.from({ length: pool }, worker));
+  return lost;
+}
+
+/** Stores a group, with what it takes of tries. Returns how many of its messages are not stored. */
+export async function storeGroup(messages, group, againMs = AGAIN_MS) {
+  let left = group;
+  for (let tried = 1; ; tried += 1) {
+    try {
+      await messages.insertMany(left, { ordered: false });
+      return 0;
+    } catch (error) {
+      left = notStored(left, error);
+      if (left.length === 0) return 0;
+      if (tried === TRIES) {
+        console.error(`accepted and not stored: ${left.length} messages: ${error.message}`);
+        return left.length;
+      }
+    }
+    await new Promise((done) => setTimeout(done, againMs));
+  }
+}
+
+/** The messages of a group that an error is about: all of them, unless the database says which. */
+function notStored(group, error) {
+  const errors = error.writeErrors === undefined ? null : [error.writeErrors].flat();
+  if (!errors?.length) return group;
+  return errors.filter((one) => one.code !== DUPLICATE).map((one) => group[one.index]);
 }

@@ -1,4 +1,4 @@
-// The server under test: messages come in by POST and go to MongoDB, in one of three ways.
+// The server under test: messages come in by POST and go to MongoDB, in one of four ways.
 //   node server.js PORT MONGODB-URL POOL        (HOST=… where it is not to listen on loopback only)
 import express from "express";
 import { connect, storeInGroups } from "./messages.js";
@@ -6,6 +6,8 @@ import { connect, storeInGroups } from "./messages.js";
 const [port, url, pool] = [Number(process.argv[2]), process.argv[3], Number(process.argv[4])];
 /** So long after the last message nothing more is expected, and the groups are stored. */
 const QUIET_MS = 100;
+/** The most messages that may be accepted and not yet stored, where that is bounded. */
+const MOST_WAITING = 2000;
 
 const { client, messages } = await connect(url, pool);
 const app = express();
@@ -13,29 +15,71 @@ app.disable("x-powered-by");
 app.set("etag", false);
 app.use(express.json());
 
+let ending = false;
+
+/** Whether a request is a message that can be accepted; answers it if not. */
+function isMessage(request, response) {
+  if (ending) {
+    response.set("Connection", "close").sendStatus(503);
+    return false;
+  }
+  const body = request.body;
+  if (typeof body === "object" && body !== null && !Array.isArray(body)) return true;
+  response.sendStatus(400);
+  return false;
+}
+
 // What any answer costs, and what reading a message costs on top of that.
 app.get("/empty", (request, response) => response.sendStatus(200));
 app.post("/empty", (request, response) => response.sendStatus(200));
 
+/** Inserts that are under way, of whichever kind. */
+const underWay = new Set();
+function insert(message) {
+  const inserted = messages.insertOne(message).finally(() => underWay.delete(inserted));
+  underWay.add(inserted);
+  return inserted;
+}
+
 // Stored, then answered.
 app.post("/sync", async (request, response) => {
-  await messages.insertOne(request.body);
+  if (!isMessage(request, response)) return;
+  await insert(request.body);
   response.sendStatus(201);
 });
 
 // Answered, then stored: whoever waits for a connection of the pool waits in memory.
-const underWay = new Set();
 app.post("/async", (request, response) => {
-  const insert = messages.insertOne(request.body).catch(lost).finally(() => underWay.delete(insert));
-  underWay.add(insert);
+  if (!isMessage(request, response)) return;
+  insert(request.body).catch(lost);
   response.sendStatus(202);
 });
+
+// The same with back-pressure: who comes when too many wait to be stored is answered when there is room.
+const forRoom = [];
+let waiting = 0;
+app.post("/bounded", (request, response) => {
+  if (!isMessage(request, response)) return;
+  if (waiting < MOST_WAITING) accept(request, response);
+  else forRoom.push([request, response]);
+});
+
+function accept(request, response) {
+  waiting += 1;
+  insert(request.body).catch(lost).finally(() => {
+    waiting -= 1;
+    const next = forRoom.shift();
+    if (next && isMessage(...next)) accept(...next);
+  });
+  response.sendStatus(202);
+}
 
 // Answered and kept; stored in groups when no more messages come.
 let kept = [];
 let storing = Promise.resolve();
 const quiet = setTimeout(() => (storing = storing.then(store)), QUIET_MS);
 app.post("/group", (request, response) => {
+  if (!isMessage(request, response)) return;
   kept.push(request.body);
   quiet.refresh();
   response.sendStatus(202);
@@ -44,7 +88,7 @@ app.post("/group", (request, response) => {
 async function store() {
   const [group, from] = [kept, { at: 0 }];
   kept = [];
-  await storeInGroups(messages, pool, (n) => group.slice(from.at, (from.at += n))).catch(lost);
+  await storeInGroups(messages, pool, (n) => group.slice(from.at, (from.at += n)));
 }
 
 function lost(error) {
@@ -56,12 +100,14 @@ const server = app.listen(port, process.env.HOST ?? "127.0.0.1", (error) => {
   console.log(`listening on ${port}`);
 });
 
-// What was accepted is stored before it ends.
+// What was accepted is stored before it ends; nothing more is accepted.
 process.once("SIGTERM", async () => {
+  ending = true;
   server.close();
   server.closeIdleConnections();
   clearTimeout(quiet);
-  await Promise.all([...underWay, storing.then(store)]);
+  for (const next of forRoom.splice(0)) isMessage(...next);
+  await Promise.allSettled([...underWay, storing.then(store)]);
   await client.close();
   process.exit(0);
 });

@@ -8,6 +8,7 @@ mod stores;
 
 use std::env;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,11 +20,12 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::{join_all, try_join};
 use stores::{Elastic, Mongo};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "\
-index-page [--mongo URL] [--elastic URL] [--host ADDRESS] [--port PORT]   serve (127.0.0.1, 5000)
+index-page [--mongo URL] [--elastic URL] [--host ADDRESS] [--port PORT] [--backlog N]
+                                             serve (127.0.0.1, 5000; 1024 connections may wait to be accepted)
 index-page seed [--records N] [--rounds N]   fill both stores with N records (100000) and ask each of them for the
                                              latest N times (1000), so that they are warm
 index-page views                             print how many views were counted
@@ -49,6 +51,8 @@ struct Options {
     elastic: String,
     host: String,
     port: u16,
+    /// Connections that may wait to be accepted.
+    backlog: u32,
     records: usize,
     rounds: usize,
 }
@@ -61,6 +65,7 @@ impl Default for Options {
             elastic: "http://127.0.0.1:9200".to_owned(),
             host: "127.0.0.1".to_owned(),
             port: 5000,
+            backlog: 1024,
             records: 100_000,
             rounds: 1_000,
         }
@@ -109,6 +114,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
             "--elastic" => options.elastic = value()?,
             "--host" => options.host = value()?,
             "--port" => options.port = number(&argument, &value()?)?,
+            "--backlog" => options.backlog = number(&argument, &value()?)?,
             "--records" => options.records = number(&argument, &value()?)?,
             "--rounds" => options.rounds = number(&argument, &value()?)?,
             "--help" | "-h" => return Ok(None),
@@ -135,10 +141,20 @@ async fn run(options: &Options) -> Result<(), String> {
     }
 }
 
+/// Listens as tokio does, with this many connections that may wait to be accepted.
+fn listen(address: SocketAddr, backlog: u32) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(backlog)
+}
+
 async fn serve(options: &Options, stores: Stores) -> Result<(), String> {
     let (host, port) = (options.host.as_str(), options.port);
     let cannot_listen = |error| format!("cannot listen on {host}:{port}: {error}");
-    let listener = TcpListener::bind((host, port)).await.map_err(cannot_listen)?;
+    let mut addresses = lookup_host((host, port)).await.map_err(cannot_listen)?;
+    let address = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
+    let listener = listen(address, options.backlog).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
     // Before the line below: its reader may request the stop at once.
     let stop = stop_asked().map_err(|error| format!("cannot listen for signals: {error}"))?;

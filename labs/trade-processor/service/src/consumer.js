@@ -1,8 +1,8 @@
 // The endpoint: `POST /` takes a message as it is and answers 204 once RabbitMQ has confirmed that it is on disk.
 // Whether the message is any good is for the workers to find out.
 //
-// While RabbitMQ is away messages wait, HOLD_MS at most, and are then refused with 503; while it is there, however slow,
-// they wait for its word. Messages that were sent and not confirmed when a connection ended are sent again under the
+// While RabbitMQ is away, or takes no more (an alarm of its memory or disk), messages wait, HOLD_MS at most, and are then
+// refused with 503; while it takes them, however slowly, they wait for its word. MOST_WAITING bounds how many do. Messages that were sent and not confirmed when a connection ended are sent again under the
 // same id, so that one of them may be in the queue twice: the storage keeps one.
 //
 // Run it with NODE_CLUSTER_SCHED_POLICY=none where there are many connections: each process then accepts for itself, and only
@@ -17,6 +17,8 @@ const { ADDRESS = '127.0.0.1', PORT = '8080', AMQP = 'amqp://127.0.0.1:5672' } =
 const PROCESSES = Number(process.env.PROCESSES ?? 4);
 const HOLD_MS = Number(process.env.HOLD_MS ?? 20_000);
 const LARGEST_BYTES = 64 * 1024;
+/** The most messages that a process holds; more are refused. */
+const MOST_WAITING = 50_000;
 
 if (cluster.isPrimary) {
   primary();
@@ -51,6 +53,9 @@ function consume() {
   const waiting = new Map();
   let channel = null;
   let told = false;
+  /** RabbitMQ is there, and takes no more for now. */
+  let blocked = false;
+  let ending = false;
   const name = randomUUID();
   let count = 0;
 
@@ -60,6 +65,15 @@ function consume() {
       // A channel that RabbitMQ closes takes its connection along, so that both are made anew.
       own.on('error', () => connection.close().catch(() => {}));
       channel = own;
+      blocked = false;
+      connection.on('blocked', () => {
+        blocked = true;
+        for (const id of waiting.keys()) hold(id);
+      });
+      connection.on('unblocked', () => {
+        blocked = false;
+        for (const { timer } of waiting.values()) clearTimeout(timer);
+      });
       for (const id of waiting.keys()) publish(id);
       if (!told) process.send('connected');
       told = true;
@@ -78,7 +92,8 @@ function consume() {
   }
 
   function publish(id) {
-    clearTimeout(waiting.get(id).timer);
+    if (blocked) hold(id);
+    else clearTimeout(waiting.get(id).timer);
     const options = { persistent: true, messageId: id, contentType: 'application/json' };
     try {
       channel.sendToQueue(QUEUE, waiting.get(id).body, options, (error) => {
@@ -97,9 +112,17 @@ function consume() {
     waiting.delete(id);
     clearTimeout(message.timer);
     reply(message.answer, status);
+    if (ending && waiting.size === 0) end();
+  }
+
+  /** Ends the process once the last answer is on its way. */
+  function end() {
+    server.closeIdleConnections();
+    setImmediate(() => process.exit(0));
   }
 
   function accept(body, answer) {
+    if (ending || waiting.size >= MOST_WAITING) return reply(answer, 503);
     count += 1;
     const id = `${name}-${count}`;
     waiting.set(id, { body, answer, timer: null });
@@ -127,7 +150,11 @@ function consume() {
     if (word !== 'listen' || server.listening) return;
     server.listen({ host: ADDRESS, port: Number(PORT), backlog: 65_535 });
   });
-  process.on('SIGTERM', () => process.exit(0));
+  process.on('SIGTERM', () => {
+    ending = true;
+    server.close();
+    if (waiting.size === 0) end();
+  });
   process.on('disconnect', () => process.exit(0)); // the primary is gone
 }
 

@@ -14,8 +14,10 @@ const redis = new Redis(REDIS, {
   retryStrategy: () => 250,
 });
 redis.on('error', () => {});
+/** What the script touches, in its order. */
+const KEYS = ['seen', 'users', 'messages', 'batches', 'rates', 'countries', 'sold', 'bought', 'flows', 'wrong'];
 redis.defineCommand('store', {
-  numberOfKeys: 0,
+  numberOfKeys: KEYS.length,
   lua: readFileSync(new URL('store.lua', import.meta.url), 'utf8'),
 });
 
@@ -48,7 +50,7 @@ async function handle(request, answer) {
   if (where === 'POST /batches') {
     const batch = await body(request);
     if (batch === null) return answer.writeHead(413).end();
-    await redis.store(batch);
+    await redis.store(...KEYS, batch);
     return answer.writeHead(204).end();
   }
   if (where === 'GET /health') {

@@ -1,11 +1,12 @@
 -- Takes in a batch, all of it or nothing, and of every message only the first time: a batch that is sent again, or
--- in other pieces, changes nothing. ARGV[1] is a JSON list of { id, trade } or { id, wrong }.
+-- in other pieces, changes nothing. ARGV[1] is a JSON list of { id, trade } or { id, wrong }; KEYS are all that it touches.
+local SEEN, USERS, MESSAGES, BATCHES, RATES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- Sums are made here first, so that a batch costs a write per country and pair and not per message.
 local countries, sold, bought, flows, wrong, rates, users = {}, {}, {}, {}, {}, {}, {}
 local function one(sums, name) sums[name] = (sums[name] or 0) + 1 end
 
 for _, entry in ipairs(cjson.decode(ARGV[1])) do
-  if redis.call('SADD', 'seen', entry.id) == 1 then
+  if redis.call('SADD', SEEN, entry.id) == 1 then
     local trade = entry.trade
     if trade then
       users[#users + 1] = trade.user
@@ -21,14 +22,14 @@ for _, entry in ipairs(cjson.decode(ARGV[1])) do
 end
 
 if #users > 0 then
-  redis.call('INCRBY', 'messages', #users)
+  redis.call('INCRBY', MESSAGES, #users)
   for from = 1, #users, 1000 do
-    redis.call('RPUSH', 'users', unpack(users, from, math.min(from + 999, #users)))
+    redis.call('RPUSH', USERS, unpack(users, from, math.min(from + 999, #users)))
   end
 end
-for key, sums in pairs({ countries = countries, sold = sold, bought = bought, flows = flows, wrong = wrong }) do
-  for name, sum in pairs(sums) do redis.call('HINCRBY', key, name, sum) end
+for place, sums in ipairs({ countries, sold, bought, flows, wrong }) do
+  for name, sum in pairs(sums) do redis.call('HINCRBY', KEYS[5 + place], name, sum) end
 end
-for pair, rate in pairs(rates) do redis.call('HSET', 'rates', pair, rate) end
-redis.call('INCR', 'batches')
+for pair, rate in pairs(rates) do redis.call('HSET', RATES, pair, rate) end
+redis.call('INCR', BATCHES)
 redis.call('PUBLISH', 'updates', #users)

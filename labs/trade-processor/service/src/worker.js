@@ -47,7 +47,13 @@ async function work(channel, isOpen) {
       if (gathered.length < BATCH) await pause(GATHER_MS);
       const batch = gathered.splice(0, BATCH);
       if (CARELESS) channel.ack(batch.at(-1), true);
-      if (await handOver(batch.map(entry), isOpen) && !CARELESS) channel.ack(batch.at(-1), true);
+      if (!(await handOver(batch.map(entry), isOpen)) || CARELESS) continue;
+      try {
+        channel.ack(batch.at(-1), true);
+      } catch (error) {
+        // The channel ended a moment ago: the batch is delivered again, and the storage knows it.
+        console.error(`a batch could not be acknowledged: ${error.message}`);
+      }
     }
   })();
 }
