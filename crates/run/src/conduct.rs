@@ -443,7 +443,10 @@ impl Conductor<'_> {
         // The logs of what goes now are the trial's own: nothing is recorded of it but what failed.
         let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
         let left = site.end_trial(next.filter(|_| !is_last), failed, &state);
-        logs::mask_all(&self.record.dir, &self.how.secrets, self.emit);
+        let logs = self.record.logs_of_trial(index, number);
+        for text in logs::mask_in(&logs, &self.how.secrets, &site.open_logs()) {
+            (self.emit)(RunEvent::Note(text));
+        }
         let (mut outcome, adopted) = self.concluded(index, searched);
         outcome.and_then(left);
         let stored = adopted.map_or(Ok(()), |measurement| {

@@ -12,15 +12,20 @@ use crate::state::{EventSink, TrialState};
 
 /// Masks a trial's logs, except those that are still written to.
 pub fn mask_ended(state: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
-    let Some(writer) = state.writer.as_ref().filter(|_| !state.secrets.is_empty()) else { return };
-    for path in files_in(writer.logs()) {
-        if !open.contains(&path)
-            && let Some(text) = unmasked(&path, &state.secrets)
-        {
-            state.event(EventKind::Note { text: text.clone() });
-            emit(RunEvent::Note(text));
-        }
+    let Some(writer) = &state.writer else { return };
+    for text in mask_in(writer.logs(), &state.secrets, open) {
+        state.event(EventKind::Note { text: text.clone() });
+        emit(RunEvent::Note(text));
     }
+}
+
+/// Masks the logs in a folder, except those that are still written to. Returns which could not be masked, in words.
+pub fn mask_in(logs: &Path, secrets: &Secrets, open: &[PathBuf]) -> Vec<String> {
+    if secrets.is_empty() {
+        return Vec::new();
+    }
+    let ended = files_in(logs).into_iter().filter(|path| !open.contains(path));
+    ended.filter_map(|path| unmasked(&path, secrets)).collect()
 }
 
 /// Masks all logs of a run that is over: those of its trials and of its builds.

@@ -14,7 +14,7 @@ use loadlab_record::manifest::{
 };
 use loadlab_record::search::SearchFacts;
 use loadlab_record::store::{
-    RECORD_VERSION, Resumed, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
+    LOGS, RECORD_VERSION, Resumed, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
     read_summaries, resume,
 };
 use loadlab_record::summary::{Ended, Summary};
@@ -156,6 +156,11 @@ impl Record {
         summary: Option<&Summary>,
     ) -> Result<(), StoreError> {
         self.writer.adopt_level(self.case_dir(case), trial, measurement, summary)
+    }
+
+    /// The folder for the output of components of a trial.
+    pub fn logs_of_trial(&self, case: usize, trial: u32) -> PathBuf {
+        self.dir.join("cases").join(self.case_dir(case)).join(trial.to_string()).join(LOGS)
     }
 
     fn case_dir(&self, case: usize) -> &str {
