@@ -703,11 +703,9 @@ fn few_samples(summary: &Summary) -> Option<Doubt> {
 fn ended_early(summary: &Summary) -> Option<Doubt> {
     let (grave, evidence, hint) = match summary.ended {
         Ended::Complete => return None,
-        Ended::Stopped => (
-            false,
-            "a `stop_when` condition ended the load",
-            "rates and percentiles cover the load up to that point",
-        ),
+        Ended::Stopped => {
+            (false, "a condition ended the load", "rates and percentiles cover the load up to that point")
+        }
         Ended::Interrupted => (false, "the load was interrupted", "let it finish before comparing it"),
         Ended::Partial => (
             true,

@@ -332,3 +332,39 @@ fn a_search_that_was_killed_goes_on() {
     let cut_off = lab.record().dir.join("cut-off/default-1-1/levels/1/summary.json");
     assert!(cut_off.is_file(), "{}", cut_off.display());
 }
+
+/// Why nothing was measured is in the record, as of any trial.
+#[test]
+fn a_system_that_does_not_come_up_fails_the_search() {
+    let lab = Lab::new();
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 300ms }";
+    let web = component("web", "\"never_ready\": true", &[ready]);
+    let rest = "load:\n  rate: 5/s\n  duration: 300ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n\
+                find: { rate: 1..40, expect: [\"errors == 0\"] }\n";
+    lab.run(&run_support::plan(&[web], rest), &[]).expect(3, &[]);
+    let failed = lab.record().events("default", 1, "failed");
+    let text = failed[0]["text"].as_str().expect("words");
+    assert!(text.contains("was not ready within 300 ms"), "{text}");
+    assert!(!lab.record().trial("default", 1).join("summary.json").exists());
+    assert!(lab.record().report("text").contains("was not ready within 300 ms"));
+}
+
+/// A level may have too few requests for a percentile: it meets the condition if even the slowest of them does, and the
+/// trial then passes. Nothing above it was tried, so the capacity is at least that.
+#[test]
+fn a_level_that_even_its_slowest_request_meets_passes() {
+    let lab = Lab::new();
+    let web = component("web", "\"slow_ms\": 20", &[]);
+    let rest = "load:\n  users: 1\n  duration: 300ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n\
+                find: { users: 1..2, expect: [\"p99 < 1h\"], settle: 0s }\nexpect: [\"capacity >= 2\"]\n";
+    let ran = lab.run(&run_support::plan(&[web], rest), &[]);
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    if summary["verdict"] == "pass" {
+        let holds: Vec<&Value> =
+            summary["expectations"].as_array().expect("a list").iter().map(|e| &e["holds"]).collect();
+        assert_eq!(holds, [&Value::Bool(true), &Value::Bool(true)], "{summary:#}");
+        let capacity = &summary["figures"]["capacity"];
+        assert_eq!((&capacity["value"], &capacity["at_least"]), (&Value::Null, &2.0.into()), "{summary:#}");
+    }
+}

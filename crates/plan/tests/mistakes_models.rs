@@ -265,8 +265,7 @@ fn a_search_says_what_it_varies_and_what_a_level_must_meet() {
       hint: a search varies either users or a rate
     ");
     insta::assert_snapshot!(find("{ rate: 50, expect: [\"p99 < 5ms\"] }"), @r"
-    plan.yaml:4:15: `50` is not a range of levels
-      hint: `rate: 1..500`
+    plan.yaml:4:15: `50` is not a range such as `1..500`
     ");
     insta::assert_snapshot!(find("{ rate: 50..5, expect: [\"p99 < 5ms\"] }"), @"plan.yaml:4:15: 50 is more than 5");
     insta::assert_snapshot!(find("{ users: 0..5, expect: [\"p99 < 5ms\"] }"), @"plan.yaml:4:16: the lowest level must be at least 1");

@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::Bottleneck;
+use crate::units;
 
 /// The maximum number of levels a search measures, including repeats, unless configured.
 pub const MAX_LEVELS: u32 = 15;
 
+/// The highest level that a search may have.
+const HIGHEST: u64 = 10_000_000;
 /// How often a level is measured at most before it has an outcome: once, again if loadlab itself was saturated, and for
 /// longer where a percentile needs more samples.
 const MEASUREMENTS_OF_A_LEVEL: u64 = 25;
@@ -33,6 +36,35 @@ impl SearchVariable {
         match self {
             SearchVariable::Users => "users",
             SearchVariable::Rate => "rate",
+        }
+    }
+
+    /// Reads a range of levels, such as `1..500` or `50/s..2k`: rates are in whole requests per second, which is what a
+    /// search tells apart.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn range(self, text: &str) -> Result<(u64, u64), String> {
+        let one = |text: &str| {
+            let text = text.trim();
+            match self {
+                SearchVariable::Users => {
+                    units::parse_count(text).ok_or_else(|| format!("`{text}` is not a number of users"))
+                }
+                SearchVariable::Rate if text == "0" => Ok(0),
+                SearchVariable::Rate => {
+                    let rate = units::parse_short_rate_per_s(text).map_err(|e| e.to_string())?;
+                    Ok(rate.round() as u64)
+                }
+            }
+        };
+        let ends = text.split_once("..");
+        let (low, high) = ends.ok_or_else(|| format!("`{text}` is not a range such as `1..500`"))?;
+        match (one(low)?, one(high)?) {
+            (0, _) => Err("the lowest level must be at least 1".to_owned()),
+            (low, high) if low > high => Err(format!("{low} is more than {high}")),
+            (_, high) if high > HIGHEST => Err(format!("the highest level must be at most {HIGHEST}")),
+            levels => Ok(levels),
         }
     }
 

@@ -114,6 +114,16 @@ pub fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
     if per_s > 0.0 && per_s <= 1e9 { Ok(per_s) } else { Err(bad(text, RATE)) }
 }
 
+/// The same, and thousands: `5k`, `5k/s`.
+///
+/// # Errors
+/// It is not a rate.
+pub fn parse_short_rate_per_s(text: &str) -> Result<f64, UnitError> {
+    let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
+    let written_out = parse_count(number).map(|count| format!("{count}/{unit}"));
+    parse_rate_per_s(written_out.as_deref().unwrap_or(text))
+}
+
 /// A CPU limit in cores, from `1%` (of one core) or `0.5` (cores).
 pub fn parse_cpu_cores(text: &str) -> Result<f64, UnitError> {
     let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, CPU))?;
@@ -258,6 +268,9 @@ mod tests {
         assert!(parse_bytes("1 furlong").is_err());
         assert_eq!(parse_rate_per_s("1000/s"), Ok(1000.0));
         assert_eq!(parse_rate_per_s("30/m"), Ok(0.5));
+        assert_eq!(parse_short_rate_per_s("5k/s"), Ok(5000.0));
+        assert_eq!(parse_short_rate_per_s("5k"), Ok(5000.0));
+        assert!(parse_short_rate_per_s("5k/day").is_err());
         assert!(parse_rate_per_s("0").is_err());
         assert_eq!(parse_cpu_cores("1%"), Ok(0.01));
         assert_eq!(parse_cpu_cores("0.5"), Ok(0.5));

@@ -408,12 +408,16 @@ impl Conductor<'_> {
         let settled = match limits::settle(case, self.plan.cases(), &self.done.trials) {
             Ok(settled) => settled,
             Err(why) => {
-                return (TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }, false);
+                return match self.record.trial(index, number) {
+                    Ok(writer) => {
+                        let state = self.record.state(writer, self.cancel, site);
+                        (unsettled(&state, why), state.unwritten().is_some())
+                    }
+                    Err(error) => (lost(&error), true),
+                };
             }
         };
-        for line in settled.iter().flat_map(|s| &s.words) {
-            (self.emit)(RunEvent::Note(line.clone()));
-        }
+        let notes: Vec<String> = settled.iter().flat_map(|s| &s.words).cloned().collect();
         let searches = self.plan.cases().iter().filter_map(|case| case.find.as_ref());
         let most = searches.map(|find| most_measurements(find.max_levels)).max().unwrap_or(1);
         let parts = self.plan.cases().iter().map(|case| case.loads.len() as u64).max().unwrap_or(1);
@@ -429,6 +433,7 @@ impl Conductor<'_> {
             ids: Ids::for_blocks(most.saturating_mul(schedule.len() as u64), parts),
             first_place: place * most as usize,
             trial: Some((index, number)),
+            notes: &notes,
         };
         let search =
             Search::new(request.range.0, request.range.1, request.max_levels).dithered(u64::from(number));
@@ -437,8 +442,8 @@ impl Conductor<'_> {
             None => search,
         };
         let searched = task.run(search, &mut self.record, site);
-        let is_last = self.cancel.is_cancelled();
-        let failed = searched.trouble.is_some();
+        let is_last = self.cancel.is_cancelled() || searched.is_record_lost;
+        let (failed, is_unwritten) = (searched.trouble.is_some(), searched.is_record_lost);
         site.end_search(case);
         // The logs of what goes now are the trial's own: nothing is recorded of it but what failed.
         let state = TrialState::new(None, self.cancel.clone(), self.record.secrets().clone());
@@ -452,7 +457,7 @@ impl Conductor<'_> {
         let stored = adopted.map_or(Ok(()), |measurement| {
             self.record.adopt_level((index, number), measurement, outcome.summary.as_ref())
         });
-        let is_record_lost = stored.is_err();
+        let is_record_lost = is_unwritten || stored.is_err();
         outcome.and_then(stored.err().map(|error| (error.to_string(), Exit::CouldNotRun)));
         (outcome, is_record_lost)
     }

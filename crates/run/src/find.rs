@@ -69,6 +69,7 @@ pub fn find(
         ids,
         first_place: 0,
         trial: None,
+        notes: &[],
     };
     let search = Search::new(request.range.0, request.range.1, request.max_levels);
     let searched = task.run(search, &mut record, &mut site);

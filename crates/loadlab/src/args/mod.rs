@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as Arguments, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use loadlab_record::search::SearchVariable;
 use loadlab_record::units;
 
 use given::{Header, header};
@@ -870,10 +871,7 @@ fn positive_duration(text: &str) -> Result<u64, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    // `5k` and `5k/s`: thousands.
-    let (number, unit) = text.split_once('/').map_or((text, "s"), |(n, u)| (n, u));
-    let written_out = units::parse_count(number).map(|count| format!("{count}/{unit}"));
-    units::parse_rate_per_s(written_out.as_deref().unwrap_or(text)).map_err(|e| e.to_string())
+    units::parse_short_rate_per_s(text).map_err(|e| e.to_string())
 }
 
 /// A share such as `2%` or `0.02`, below 1.
@@ -884,32 +882,12 @@ fn share(text: &str) -> Result<f64, String> {
     if (0.0..1.0).contains(&value) { Ok(value) } else { Err("must be at least 0 and below 100%".to_owned()) }
 }
 
-fn range<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<(T, T), String> {
-    let (low, high) =
-        text.split_once("..").ok_or_else(|| format!("`{text}` is not a range such as `1..500`"))?;
-    Ok((read(low.trim())?, read(high.trim())?))
-}
-
-fn levels((low, high): (u64, u64)) -> Result<(u64, u64), String> {
-    match (low, high) {
-        (0, _) => Err("the lowest level must be at least 1".to_owned()),
-        (low, high) if low > high => Err(format!("{low} is more than {high}")),
-        (_, high) if high > 10_000_000 => Err("the highest level must be at most 10000000".to_owned()),
-        levels => Ok(levels),
-    }
-}
-
 fn users_range(text: &str) -> Result<(u64, u64), String> {
-    levels(range(text, |n| units::parse_count(n).ok_or_else(|| format!("`{n}` is not a number of users")))?)
+    SearchVariable::Users.range(text)
 }
 
-/// Rates in whole requests per second: what a search tells apart.
 fn rate_range(text: &str) -> Result<(u64, u64), String> {
-    let per_s = |n: &str| match n.parse::<u64>() {
-        Ok(n) => Ok(n),
-        Err(_) => rate(n).map(|per_s| per_s.round() as u64),
-    };
-    levels(range(text, per_s)?)
+    SearchVariable::Rate.range(text)
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {

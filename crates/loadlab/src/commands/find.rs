@@ -65,12 +65,7 @@ pub fn command(args: &FindArgs) -> Ended {
         Err(ended) => return ended,
     };
     view.title(&title);
-    // Whether a level is too much is what a trial tests: it is an outcome, not a doubt.
-    let emit = |event: RunEvent| {
-        if !matches!(event, RunEvent::Doubt { .. }) {
-            view.event(&event);
-        }
-    };
+    let emit = |event: RunEvent| view.event(&event);
     let result = find(&read.plan, &request, &how, &cancel, &emit);
     // Agents may leave.
     how.senders = None;

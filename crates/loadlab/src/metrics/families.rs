@@ -168,6 +168,12 @@ fn components(all: &mut Families, components: &[Component]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::expr::NumberKind;
+    use loadlab_record::figure::{Better, FigureValue};
+    use loadlab_record::manifest::FigureFacts;
     use loadlab_run::RunEvent;
 
     use super::*;
@@ -190,5 +196,49 @@ mod tests {
             }
         }
         assert_eq!(reported, [15.0, 40.0, 55.0, 80.0, 95.0, 120.0]);
+    }
+
+    /// What the plan's figures came to is known once a trial is over, and only until the next one begins.
+    #[test]
+    fn figures_are_those_of_the_trial_that_ended() {
+        let facts = FigureFacts {
+            name: "capacity".into(),
+            value: "capacity".into(),
+            kind: NumberKind::Rate,
+            unit: None,
+            better: Better::More,
+            about: None,
+        };
+        let started = |trial| RunEvent::TrialStarted {
+            case: "a".into(),
+            trial,
+            place: 1,
+            of: 2,
+            at_most: false,
+            cpu_limits: BTreeMap::new(),
+            figures: vec![facts.clone()],
+        };
+        let mut state = State::default();
+        let of = |state: &State| families(state).into_iter().find(|f| f.name == "figure");
+        state.event(0.0, &started(1));
+        assert_eq!(of(&state), None);
+        let mut summary = summarise(TrialInput::default());
+        let value = FigureValue { value: Some(412.5), unit: "/s".into(), ..FigureValue::default() };
+        summary.figures.insert("capacity".into(), value);
+        state.event(
+            1.0,
+            &RunEvent::TrialEnded {
+                case: "a".into(),
+                trial: 1,
+                summary: Some(Box::new(summary)),
+                failure: None,
+                figures: vec![facts.clone()],
+            },
+        );
+        let labels = [("trial", "a, trial 1"), ("figure", "capacity"), ("unit", "/s")];
+        let labels = labels.map(|(name, value)| (name, value.to_owned())).to_vec();
+        assert_eq!(of(&state).expect("one").points, [(labels, 412.5)]);
+        state.event(2.0, &started(2));
+        assert_eq!(of(&state), None);
     }
 }

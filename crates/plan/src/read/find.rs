@@ -4,7 +4,6 @@ use loadlab_record::expr::NumberKind;
 use loadlab_record::figure::Better;
 use loadlab_record::schedule::{Think, Until};
 use loadlab_record::search::{MAX_LEVELS, SearchVariable};
-use loadlab_record::units;
 
 use crate::keys;
 use crate::model::spec::{Expression, FigureSpec, FindSpec, LoadSpec, Model};
@@ -16,8 +15,6 @@ use crate::text::suggest::listed;
 
 /// The name of the figure, and of the number in conditions.
 const CAPACITY: &str = "capacity";
-/// Levels above this cannot be sent.
-const MOST: u64 = 10_000_000;
 /// How long a level is measured, if neither the search nor its load says so.
 const LEVEL_NS: u64 = 10_000_000_000;
 /// A level settles no longer than this, unless the plan says so.
@@ -133,35 +130,13 @@ pub(crate) fn vary(fields: &Fields<'_>) -> Option<SearchVariable> {
 fn range(r: &mut Reader<'_>, own: &Fields<'_>, vary: SearchVariable) -> Option<(SearchVariable, (u64, u64))> {
     let key = vary.name();
     let scalar = r.scalar(own.get(key)?, "a range of levels such as `1..500`")?;
-    let one = |text: &str| {
-        let text = text.trim();
-        match vary {
-            SearchVariable::Users => units::parse_count(text),
-            SearchVariable::Rate => {
-                units::parse_count(text).or_else(|| Some(units::parse_rate_per_s(text).ok()?.round() as u64))
-            }
+    match vary.range(&scalar.text) {
+        Ok(range) => Some((vary, range)),
+        Err(message) => {
+            r.wrong(&scalar, message, None);
+            None
         }
-    };
-    let (low, high) = match scalar.text.split_once("..").and_then(|(low, high)| Some((one(low)?, one(high)?)))
-    {
-        Some(range) => range,
-        None => {
-            let message = format!("`{}` is not a range of levels", shorten(&scalar.text));
-            r.wrong(&scalar, message, Some(format!("`{key}: 1..500`")));
-            return None;
-        }
-    };
-    let wrong = match (low, high) {
-        (0, _) => Some("the lowest level must be at least 1".to_owned()),
-        (low, high) if low > high => Some(format!("{low} is more than {high}")),
-        (_, high) if high > MOST => Some(format!("the highest level must be at most {MOST}")),
-        _ => None,
-    };
-    if let Some(message) = wrong {
-        r.wrong(&scalar, message, None);
-        return None;
     }
-    Some((vary, (low, high)))
 }
 
 /// The load that is varied, by its place.

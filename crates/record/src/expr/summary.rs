@@ -288,7 +288,7 @@ fn is_inside((from_s, to_s): (f64, f64), window: Window) -> bool {
 /// What a search found: a number, or only that the system takes at least what was tried.
 fn capacity(summary: &Summary) -> Known {
     let Some(search) = &summary.search else {
-        return Known::Unknown("nothing was searched: the plan has no `find`".to_owned());
+        return Known::Unknown("no search has found it: `find` in the plan makes trials searches".to_owned());
     };
     let kind = match search.vary {
         SearchVariable::Users => NumberKind::Plain,

@@ -16,7 +16,11 @@ use crate::plane::{Around, Axis, Group, Mark, Plane, Spot};
 /// is not a failure of the run.
 pub fn described(mut document: Document, manifest: &Manifest, findings: &Findings<'_>) -> Document {
     let Some(search) = &manifest.search else { return document };
-    let found = search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());
+    let mut found =
+        search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());
+    if let Some(capacity) = &search.capacity {
+        found.push_str(&format!("; by all levels the capacity is {}", interval(search.vary, capacity)));
+    }
     let tested = format!(
         "{} from {} to {} for {}, in {}",
         search.vary.name(),
@@ -83,6 +87,15 @@ fn level(vary: SearchVariable, level: f64) -> String {
         SearchVariable::Rate => figures::rate(level),
         SearchVariable::Users => format!("{} users", figures::count(level as u64)),
     }
+}
+
+/// A capacity with its interval.
+fn interval(vary: SearchVariable, c: &Capacity) -> String {
+    let low = match vary {
+        SearchVariable::Rate => figures::number(figures::round(c.low, 3)),
+        SearchVariable::Users => figures::count(c.low as u64),
+    };
+    format!("{} ({low} … {}, 95 %)", level(vary, c.value), level(vary, c.high))
 }
 
 /// Every search: what it found, with its interval, and what held the system back above that.

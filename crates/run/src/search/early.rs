@@ -5,8 +5,9 @@
 //! can make up for it. Each condition that a level must meet becomes conditions that end its load.
 
 use loadlab_plan as plan;
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, SummaryNumbers};
 use loadlab_record::quantile::quantile_of;
+use loadlab_record::summary::{Ended, Summary};
 
 use crate::level::Level;
 
@@ -21,12 +22,18 @@ pub(super) fn conditions(expect: &[Expr], level: &Level, loads: &[plan::LoadSpec
     let plan::Model::Open { rate_per_s, arrivals: plan::Arrivals::Constant, .. } = load.model else {
         return Vec::new();
     };
-    let requests_in = |ns: u64| rate_per_s * ns as f64 / 1e9;
     // One more, since it may begin and end with one.
-    let (settling, measured) = (requests_in(level.settle_ns), requests_in(level.length_ns) + 1.0);
+    let requests_in = |ns: u64| rate_per_s * ns as f64 / 1e9 + 1.0;
+    let (settling, measured) = (requests_in(level.settle_ns), requests_in(level.length_ns));
     let all = expect.iter().map(ToString::to_string);
     let texts = all.flat_map(|text| of_expectation(&text, settling, measured));
     texts.filter_map(|text| Expr::parse(&text).ok()).collect()
+}
+
+/// Whether any of these conditions holds of a level that was measured.
+pub(super) fn is_decided(conditions: &[Expr], summary: &Summary) -> bool {
+    let numbers = SummaryNumbers::new(summary, &[]);
+    summary.ended == Ended::Stopped && conditions.iter().any(|one| one.evaluate(&numbers).holds == Some(true))
 }
 
 /// For an expectation of which each part must hold; none for those that this cannot read.

@@ -11,7 +11,7 @@ pub(super) const LONGER_BY: f64 = 1.1;
 pub(super) const UNDECIDED: &str = "undecided: ";
 
 /// The outcome of a trial, and the reason.
-pub(super) fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
+pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (Outcome, String) {
     if summary.verdict == Verdict::Invalid {
         let grave = summary.doubts.iter().find(|d| d.grave);
         return (
@@ -30,6 +30,10 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
     if let Some((_, said)) = not_met.iter().find(|(_, said)| said.is_missed()) {
         return (Outcome::Missed, loadlab_words(said));
     }
+    if ended_early {
+        let why = not_met.first().map_or_else(String::new, |(_, said)| format!(": {}", loadlab_words(said)));
+        return (Outcome::Missed, format!("ended early, since nothing could make up for it any more{why}"));
+    }
     // It could not be made longer. An expectation not known to hold does not count as met.
     if let Some((_, said)) = not_met.first() {
         let why = format!("{UNDECIDED}{}; a longer level duration decides it", loadlab_words(said));
@@ -45,6 +49,15 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
     }
     let shown: Vec<String> = summary.expectations.iter().map(loadlab_words).collect();
     (Outcome::Met, shown.join(", "))
+}
+
+/// Of a level that met what is expected, all of it holds: also a percentile with too few samples, of which only
+/// [`Slowest`] shows that it does.
+pub(super) fn all_met(summary: &mut Summary) {
+    for open in summary.expectations.iter_mut().filter(|e| e.holds.is_none()) {
+        (open.holds, open.undecided) = (Some(true), None);
+        open.note = Some("too few samples for a number, but even the slowest response meets it".to_owned());
+    }
 }
 
 /// A system that keeps up does not drop more than this share of what is due.

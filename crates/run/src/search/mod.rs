@@ -10,6 +10,8 @@ use loadlab_analysis::search::{Answer, LevelOutcome, Next, Outcome, Search};
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
+use loadlab_record::event::EventKind;
+use loadlab_record::expr::Expr;
 use loadlab_record::search::{Capacity, SearchFacts, SearchStep, SearchVariable, most_measurements};
 use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_record::summary::Summary;
@@ -96,6 +98,8 @@ pub struct SearchTask<'a> {
     pub first_place: usize,
     /// The trial that it is, by its case and number; `None`: the whole record is one search.
     pub trial: Option<(usize, u32)>,
+    /// Recorded with its first measurement.
+    pub notes: &'a [String],
 }
 
 /// What came of a search.
@@ -113,6 +117,8 @@ pub struct Searched {
     pub chosen: Option<(u32, Summary)>,
     /// The last measurement's number; `None`: there was none.
     pub last: Option<u32>,
+    /// Not all of it could be written.
+    pub is_record_lost: bool,
 }
 
 impl SearchTask<'_> {
@@ -129,9 +135,36 @@ impl SearchTask<'_> {
             summaries: Vec::new(),
             made: 0,
             last: None,
+            is_record_lost: false,
             trouble: None,
         };
         run.run(search, site)
+    }
+}
+
+/// Whether a level is too much is what a search tests: it is an outcome, and no doubt.
+fn without_doubts(emit: EventSink<'_>) -> impl Fn(RunEvent) + Sync {
+    move |event| {
+        if !matches!(event, RunEvent::Doubt { .. }) {
+            emit(event);
+        }
+    }
+}
+
+/// A measurement of a level.
+struct Measurement {
+    summary: Summary,
+    /// In its record.
+    number: u32,
+    /// It was ended since it was certain to miss what is expected.
+    ended_early: bool,
+}
+
+impl Measurement {
+    /// `early` are the conditions that end a level early.
+    fn of(summary: Summary, number: u32, early: &[Expr]) -> Measurement {
+        let ended_early = early::is_decided(early, &summary);
+        Measurement { summary, number, ended_early }
     }
 }
 
@@ -150,6 +183,7 @@ struct SearchRun<'a> {
     made: usize,
     /// The last one's number in its record.
     last: Option<u32>,
+    is_record_lost: bool,
     /// What ended it early, and the exit that calls for.
     trouble: Option<(String, Exit)>,
 }
@@ -182,11 +216,12 @@ impl SearchRun<'_> {
     fn measure_level(&mut self, site: &mut RunningSystem, level: u64) -> Option<Outcome> {
         let (mut length_ns, mut again) = (self.task.request.level_ns, 0);
         loop {
-            let (summary, trial) = self.measure(site, level, length_ns)?;
+            let Measurement { summary, number: trial, ended_early } = self.measure(site, level, length_ns)?;
             if self.task.cancel.is_cancelled() {
                 return None;
             }
-            let longer = longer(&summary, &self.task.conditions.expect);
+            // Nothing that a longer level would add could make up for it.
+            let longer = longer(&summary, &self.task.conditions.expect).filter(|_| !ended_early);
             let most = self.task.request.level_ns.saturating_mul(MOST_LONGER);
             if let Some(factor) = longer.filter(|_| length_ns < most && !self.task.cancel.is_cancelled()) {
                 length_ns = grown(length_ns, factor, most);
@@ -198,7 +233,7 @@ impl SearchRun<'_> {
                 (self.task.emit)(RunEvent::Note(text));
                 continue;
             }
-            let (outcome, why) = judge(&summary, &self.task.conditions.expect);
+            let (outcome, why) = judge(&summary, &self.task.conditions.expect, ended_early);
             if outcome != Outcome::Met {
                 // The connections that were in flight under overload are more than a lower rate needs.
                 self.carried.connect_anew(|load| self.is_open(load));
@@ -265,9 +300,8 @@ impl SearchRun<'_> {
         }
     }
 
-    /// A measurement of a level, and its number; any failure ends the search, except a component that died: that is an
-    /// answer.
-    fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<(Summary, u32)> {
+    /// A measurement of a level; any failure ends the search, except a component that died: that is an answer.
+    fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<Measurement> {
         let level = Level {
             vary: self.task.request.vary,
             load: self.task.request.load,
@@ -280,15 +314,21 @@ impl SearchRun<'_> {
             Some(_) => level.of_trial(task.base),
             None => level.case(task.base),
         };
-        let (writer, number) = match self.open(&case) {
+        let opened = self.open(&case);
+        self.is_record_lost |= opened.is_err();
+        let (writer, number) = match opened {
             Ok(opened) => opened,
             Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
         };
         self.last = Some(number);
         let state = self.record.state(writer, task.cancel, site);
+        if self.made == 0 {
+            task.notes.iter().for_each(|text| state.event(EventKind::Note { text: text.clone() }));
+        }
         let dir = plan_dir(task.plan);
         let mut conditions = task.conditions.clone();
-        conditions.stop_when.extend(early::conditions(&conditions.expect, &level, &case.loads));
+        let early = early::conditions(&conditions.expect, &level, &case.loads);
+        conditions.stop_when.extend(early.iter().cloned());
         let trial = Trial {
             index: task.trial.map_or(0, |(index, _)| index),
             place: task.first_place + self.made,
@@ -305,7 +345,8 @@ impl SearchRun<'_> {
             watch: &task.how.watch,
         };
         self.made += 1;
-        let outcome = trial.run(site, &state, task.emit).masked(&task.how.secrets);
+        let outcome = trial.run(site, &state, &without_doubts(task.emit)).masked(&task.how.secrets);
+        self.is_record_lost |= state.unwritten().is_some();
         // The system stays up for the next level.
         let next = (!task.cancel.is_cancelled()).then_some(trial.index);
         if next.is_none() {
@@ -328,7 +369,7 @@ impl SearchRun<'_> {
         match (outcome.summary, outcome.failure, outcome.exit) {
             (Some(_), Some(why), Exit::CouldNotRun | Exit::NotUp) => self.give_up(why, outcome.exit),
             (None, why, exit) => self.give_up(why.unwrap_or_else(|| "nothing was measured".into()), exit),
-            (Some(summary), _, _) => Some((summary, number)),
+            (Some(summary), _, _) => Some(Measurement::of(summary, number, &early)),
         }
     }
 
@@ -407,12 +448,16 @@ impl SearchRun<'_> {
             _ => Vec::new(),
         };
         let chosen = found.or(above).map(|place| {
+            if found.is_some() {
+                judge::all_met(&mut self.summaries[place]);
+            }
             let mut summary =
                 Summary { search: Some(self.facts.clone()), ..self.summaries.swap_remove(place) };
             summary.doubts.extend(doubts.into_iter().filter(|doubt| doubt.grave));
             (self.facts.path[place].trial, summary)
         });
-        Searched { facts: self.facts, answer, trouble: self.trouble, exit, chosen, last: self.last }
+        let SearchRun { facts, trouble, last, is_record_lost, .. } = self;
+        Searched { facts, answer, trouble, exit, chosen, last, is_record_lost }
     }
 
     /// There is no half a user: as many as meet the expectations.
