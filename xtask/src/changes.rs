@@ -45,12 +45,19 @@ const PLAN: &str = "loadlab: 1\nname: shop\nsystem:\n  components:\n    shop:\n 
 pub fn simulated() -> Outcome {
     let mut command =
         cargo(&["test", "--locked", "--release", "-p", "loadlab-analysis", "--test", "all", "--"]);
-    command.args(["sequential::", "bisect::", "--nocapture"]).env("LOADLAB_TEST_LONG", "1");
+    command.args(["sequential::", "bisect::", "details::", "--nocapture"]).env("LOADLAB_TEST_LONG", "1");
     let ran = captured(&mut command, LONGEST)?.ok("cargo test")?;
     // The tests print what they have counted.
     let said = format!("{}{}", ran.stdout, ran.stderr);
-    let counted: Vec<&str> = said.lines().map(str::trim).filter(|line| line.contains(" of 2000")).collect();
-    ensure!(counted.len() == 5, "the simulations of five kinds of noise were not all there:\n{said}");
+    let counted: Vec<&str> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.contains(" of 2000") || line.starts_with("details: "))
+        .collect();
+    ensure!(
+        counted.len() == 6,
+        "the simulations of five kinds of noise and of details were not all there:\n{said}"
+    );
     let trials = |line: &&str| line.starts_with("| ") && line.contains(" % |");
     let trials: Vec<String> = said.lines().map(str::trim).filter(trials).map(in_words).collect();
     ensure!(trials.len() == 4, "the simulations of four shifts were not all there:\n{said}");

@@ -40,6 +40,9 @@ pub struct Args {
     /// How often all test programs run, half of the times beside two busy loops
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: u32,
+    /// How often each planted lever is asked for
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    sweeps: u32,
 }
 
 /// Runs everything.
@@ -51,7 +54,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 14] = [
+    let levers = || planted::levers::long(args.sweeps);
+    let all: [(&str, &dyn Fn() -> Outcome); 15] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -60,6 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("report", &big_report::long),
         ("planted", &planted::long),
         ("capacities", &planted::capacities::long),
+        ("levers", &levers),
         ("swarm", &swarm_figures::long),
         ("faults", &faults),
         ("simulated changes", &changes::simulated),

@@ -83,8 +83,8 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
     let labels = Labels::of(run.cases.iter().map(|c| &c.facts), &run.manifest.axes);
     let cases: Vec<CaseFindings<'_>> =
         run.cases.iter().map(|case| case_findings(run, case, &labels)).collect();
-    // Levels of a search differ by intent, so differences are not judged.
-    let is_search = run.manifest.search.is_some();
+    // Parts of one question differ by intent, so differences are not judged.
+    let is_search = run.manifest.is_one_question();
     let no_differences = if is_search { None } else { no_differences(run, &cases) };
     let statement = Statement {
         tested: tested(run),
@@ -263,6 +263,7 @@ fn listed(names: &[&str]) -> String {
 fn tested(run: &RunRecord) -> String {
     let m = &run.manifest;
     let mut text = match m.cases.len() {
+        n if m.why.is_some() => plural(n as u64, "load", "loads"),
         1 => "One case".to_owned(),
         n => format!("{n} cases"),
     };
@@ -273,11 +274,12 @@ fn tested(run: &RunRecord) -> String {
         text.push_str(&format!(" ({})", varying.join(" × ")));
     }
     text.push_str(&match m.trials_of_each() {
+        _ if m.why.is_some() => String::new(),
         None => made(run),
         Some(1) => ", one trial".to_owned(),
         Some(n) => format!(", {n} trials"),
     });
-    text.push_str(if m.cases.len() > 1 { " each" } else { "" });
+    text.push_str(if m.cases.len() > 1 && m.why.is_none() { " each" } else { "" });
     if !m.components.is_empty() {
         text.push_str(&format!(
             ", on a system of {}",

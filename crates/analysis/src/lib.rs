@@ -20,6 +20,7 @@
 //! - [`bisect`]: the search for the revision that changed a figure.
 //! - [`changes`]: where a figure changed for good, over runs.
 //! - [`search`]: the search for the most load that meets an expectation.
+//! - [`why`]: what a change of one limit does to the goodput.
 //! - [`mod@derived`]: figures that the plan derives from those of its cases.
 //! - [`usl`], [`mod@scalability`]: throughput over users, its peak and its knee.
 //! - [`steady`]: warm-up, drift, a backlog that grows.
@@ -62,6 +63,7 @@ pub mod summarise;
 pub mod totals;
 pub mod trend;
 pub mod usl;
+pub mod why;
 
 pub use diagnosed::{DiagnosedRun, DiagnosedTrial};
 pub use findings::{Findings, findings};

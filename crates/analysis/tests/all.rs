@@ -15,3 +15,4 @@ mod sequential;
 mod steady;
 mod summarise;
 mod usl;
+mod why;

@@ -10,6 +10,9 @@ use loadlab_record::summary::{
 
 use crate::chance::Chance;
 
+/// `cargo xtask long` builds the tests so.
+const IS_LONG: bool = option_env!("LOADLAB_TEST_LONG").is_some();
+
 /// How many times that of the base the other's figures are.
 #[derive(Clone, Copy, Default)]
 struct Shift {
@@ -184,4 +187,32 @@ fn details_raise_few_alarms_however_many_there_are() {
     assert!(alarms <= 123, "{alarms} of 2000");
     // The tests are as strict as they have to be, and no stricter by far.
     assert!(alarms >= 40, "{alarms} of 2000");
+}
+
+/// The same for trials until it is certain, looked at again and again: one step differs, and any other part that is ever called
+/// is an alarm.
+#[test]
+fn details_raise_few_alarms_at_any_stop() {
+    let (sessions, most) = if IS_LONG { (200, 19) } else { (1, 1) };
+    let (mut alarms, mut found) = (0, 0);
+    for seed in 0..sessions {
+        let shift = Shift { order: 0.12, ..Shift::default() };
+        let (base, other) = (trials(2 * seed, 24, Shift::default()), trials(2 * seed + 1, 24, shift));
+        let until = UntilCertain { within: 0.02, budget_s: None, seed, ended: None };
+        let design = Design::new(&until, 24, 1, &[]);
+        let (mut is_wrong, mut is_found) = (false, false);
+        for rounds in if IS_LONG { [12, 24].as_slice() } else { [24].as_slice() } {
+            let (base, other) = (side("old", &base[..*rounds]), side("new", &other[..*rounds]));
+            let compared = design.compare(&base, &other, None, Options::default());
+            let (right, wrong): (Vec<_>, Vec<_>) =
+                differing(&compared).into_iter().partition(|(title, _)| title.ends_with("POST /order"));
+            is_wrong |= !wrong.is_empty();
+            is_found |= !right.is_empty();
+        }
+        alarms += usize::from(is_wrong);
+        found += usize::from(is_found);
+    }
+    assert!(alarms <= most, "{alarms} of {sessions}");
+    assert!(found * 10 >= sessions as usize * 9, "the step was found in {found} of {sessions}");
+    eprintln!("details: {alarms} of {sessions}");
 }

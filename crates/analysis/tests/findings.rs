@@ -85,6 +85,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         derive: Vec::new(),
         quick: false,
         search: None,
+        why: None,
     };
     let cases =
         cases.into_iter().enumerate().map(|(i, trials)| CaseRecord { facts: facts(i), trials }).collect();

@@ -19,7 +19,7 @@ mod view;
 use args::{Command, elsewhere, given, renamed};
 use commands::{
     ab, about, baseline, bench, bisect, check, clean, compare, demo, find, history, init, report, resume,
-    run, saved,
+    run, saved, why,
 };
 use exit::Ended;
 use loadlab_analysis::Exit;
@@ -67,6 +67,7 @@ fn main() -> std::process::ExitCode {
         Command::Bench(args) if args.keeps_record() => saved::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Find(args) => find::command(&args),
+        Command::Why(args) => why::command(&args),
         Command::Report(args) => report::command(&args),
         Command::Compare(args) => compare::command(&args),
         Command::List(args) => history::list(&args),

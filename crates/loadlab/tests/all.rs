@@ -57,3 +57,4 @@ mod run_watch;
 mod secrets_given;
 mod timed;
 mod url_forms;
+mod why;

@@ -15,6 +15,7 @@
 //! - [`variable`]: values that change from request to request; [`escape`]: how they are written in their places.
 //! - [`bottleneck`]: what held a system back, by kind.
 //! - [`bound`]: comparisons of numbers; [`schedule`]: what decides when requests fall due.
+//! - [`search`]: searches for capacity; [`why`]: what limits cost, measured by changing them.
 //! - [`compact`]: histograms in messages between processes.
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
@@ -53,6 +54,7 @@ pub mod time;
 pub mod units;
 pub mod url;
 pub mod variable;
+pub mod why;
 
 pub use histogram::Histogram;
 pub use outcome::{Failure, Outcome};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::expr::NumberKind;
 use crate::figure::Better;
 use crate::search::SearchFacts;
+use crate::why::WhyFacts;
 
 /// A run's manifest. Written when the run starts, and again whenever a trial or the run ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,9 +72,17 @@ pub struct Manifest {
     /// Set if the run is one search for capacity: its cases are levels, each measurement a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFacts>,
+    /// Set if the run is one proof by intervention: its cases are the loads that were made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<WhyFacts>,
 }
 
 impl Manifest {
+    /// Its cases are parts of one search or one proof: they differ by intent, and are not compared.
+    pub fn is_one_question(&self) -> bool {
+        self.search.is_some() || self.why.is_some()
+    }
+
     /// Trials that each case has if the run is complete; `None` if that depends on what they measure.
     pub fn trials_of_each(&self) -> Option<u32> {
         self.until_certain.is_none().then_some(self.trials)

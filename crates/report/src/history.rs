@@ -296,10 +296,11 @@ fn commits_words(before: Option<&CommitFacts>, after: Option<&CommitFacts>) -> S
 }
 
 /// Whether two runs are of one plan: of the same name, and of the same text, or of the file at the same path, which
-/// may have been edited in between. A search is not one of its plan's runs.
+/// may have been edited in between. A search or a proof is not one of its plan's runs.
 fn is_same_plan(a: &Manifest, b: &Manifest) -> bool {
     let same_file = a.plan_sha256 == b.plan_sha256 || a.plan_path == b.plan_path;
-    a.name == b.name && same_file && a.search.is_some() == b.search.is_some()
+    let kind = |m: &Manifest| (m.search.is_some(), m.why.is_some());
+    a.name == b.name && same_file && kind(a) == kind(b)
 }
 
 /// What was changed in the plan: a profile, and settings.
@@ -321,9 +322,13 @@ fn series<'a>(runs: Vec<(&'a Listed, Findings<'a>)>) -> Vec<Series<'a>> {
         match all.iter_mut().find(|s| s.runs.iter().any(belongs)) {
             Some(series) => series.runs.push((listed, findings)),
             None => {
-                let search = if m.search.is_some() { vec!["search"] } else { Vec::new() };
+                let question = match (m.search.is_some(), m.why.is_some()) {
+                    (true, _) => Some("search"),
+                    (_, true) => Some("why"),
+                    _ => None,
+                };
                 let words: Vec<&str> =
-                    std::iter::once(m.name.as_str()).chain(search).chain(changes(m)).collect();
+                    std::iter::once(m.name.as_str()).chain(question).chain(changes(m)).collect();
                 let mut name = words.join(" ");
                 // Two files of one name are distinguished by their paths.
                 if all.iter().any(|s| s.name == name) {

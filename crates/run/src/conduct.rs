@@ -380,6 +380,7 @@ impl Conductor<'_> {
                     level: None,
                     carried,
                     watch,
+                    restore: &[],
                 };
                 trial.run(site, &state, self.emit)
             }

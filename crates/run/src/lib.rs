@@ -3,6 +3,7 @@
 //! - [`bench()`]: one load against URLs, no system, no record.
 //! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
 //! - [`find()`]: the search for capacity.
+//! - [`why()`]: proof by intervention: what each limit costs.
 //! - [`event`]: what is reported while it runs, one closed enum; live views read nothing else.
 //! - [`senders`]: other processes that send the loads, in place of this one.
 //! - [`journey`]: journeys of the plan in the form the engine needs.
@@ -30,6 +31,7 @@ mod translate;
 mod trial;
 mod unanswered;
 mod watch;
+mod why;
 
 pub mod event;
 pub mod foreseen;
@@ -51,3 +53,4 @@ pub use translate::tls::{TlsWords, TrustError, tls_spec};
 pub use translate::urls::{UrlListError, read_urls};
 pub use translate::{Targets, UrlError, http2_heads, requests_for_urls};
 pub use watch::Watch;
+pub use why::{WhyRequest, WhyResult, unfit as unfit_for_why, why};

@@ -18,6 +18,7 @@ use loadlab_record::store::{
     read_summaries, resume,
 };
 use loadlab_record::summary::{Ended, Summary};
+use loadlab_record::why::WhyFacts;
 use loadlab_system::Cancel;
 
 use crate::host;
@@ -88,6 +89,27 @@ impl Record {
         let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
         Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
+    }
+
+    /// The record of a proof by intervention: its loads become its cases as they are made.
+    ///
+    /// # Errors
+    /// As [`Record::begin`].
+    pub fn begin_why(plan: &Plan, how: &RunOptions, facts: WhyFacts) -> Result<Record, StoreError> {
+        let mut manifest = manifest_of(plan, how);
+        manifest.axes.clear();
+        manifest.cases.clear();
+        manifest.expect.clear();
+        manifest.trials = 1;
+        manifest.why = Some(facts);
+        let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
+        let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
+        Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
+    }
+
+    /// What a proof has found; written with the next case, and at the end.
+    pub fn why(&mut self, facts: &WhyFacts) {
+        self.manifest.why = Some(facts.clone());
     }
 
     /// The index of a level of a search, which becomes a case when it is first measured, and the number of its next
@@ -250,6 +272,7 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         derive: plan.derive.iter().map(derived_facts).collect(),
         quick: plan.quick,
         search: None,
+        why: None,
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod capacities;
 mod engine;
+pub mod levers;
 mod servers;
 mod sweep;
 mod systems;

@@ -52,6 +52,17 @@ pub fn build_capacity() -> Result<OsString> {
     on_path(bin)
 }
 
+/// Builds the server whose pool can be changed. Returns a search path that finds it and the other servers.
+///
+/// # Errors
+/// As for [`build`].
+pub fn build_levers() -> Result<OsString> {
+    let bin = out().join("bin");
+    fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
+    run("go", &["build"], &sources().join("levers/pool.go"), &bin.join("pool-go"))?;
+    on_path(bin)
+}
+
 fn on_path(bin: PathBuf) -> Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     Ok(env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?)

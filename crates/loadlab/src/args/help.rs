@@ -6,9 +6,9 @@ use clap::builder::StyledStr;
 
 /// Commands by what they are for, in the order of the help.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("Run a load", &["init", "check", "bench", "run", "ab", "bisect", "resume", "find", "agent"]),
+    ("Run a load", &["init", "check", "bench", "run", "ab", "bisect", "resume", "find", "why", "agent"]),
     ("Look at results", &["show", "report", "compare", "list", "baseline"]),
-    ("Prepare and clean", &["clean", "demo", "schema", "completions", "man", "licenses", "help"]),
+    ("Prepare and clean", &["clean", "demo", "schema", "completions", "man", "licenses"]),
 ];
 
 /// The command line with its commands in groups.
@@ -21,13 +21,9 @@ pub fn grouped(command: clap::Command) -> clap::Command {
         let gap = if place == 0 { "" } else { "\n" };
         let _ = writeln!(text, "{gap}{header}{group}:{header:#}");
         for name in *names {
-            let found = command.find_subcommand(name);
             // Built without it.
-            if found.is_none() && *name != "help" {
-                continue;
-            }
-            let about = found.and_then(|c| c.get_about()).map(ToString::to_string);
-            let about = about.unwrap_or_else(|| "Print help of a command".to_owned());
+            let Some(found) = command.find_subcommand(name) else { continue };
+            let about = found.get_about().map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(
                 text,
                 "  {literal}{name}{literal:#}{:pad$}{about}",
@@ -57,7 +53,9 @@ mod tests {
 
     #[test]
     fn essentials_fit_a_screen() {
-        for command in ["", "bench", "run", "ab", "bisect", "find", "init", "show", "compare", "report"] {
+        for command in
+            ["", "bench", "run", "ab", "bisect", "find", "why", "init", "show", "compare", "report"]
+        {
             for columns in [80, 100] {
                 let help = short_help(command, columns);
                 let lines = help.lines().count();
@@ -77,8 +75,7 @@ mod tests {
         let mut named: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         named.retain(|name| cfg!(feature = "swarm") || *name != "agent");
         named.sort_unstable();
-        let mut known: Vec<&str> =
-            all.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
+        let mut known: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
         known.sort_unstable();
         assert_eq!(named, known);
     }

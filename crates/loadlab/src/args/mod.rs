@@ -7,6 +7,7 @@ pub mod renamed;
 pub mod request;
 pub mod revisions;
 pub mod serving;
+mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use given::{Header, header};
 use request::RequestArgs;
 pub use revisions::{AbArgs, AbFormat, BisectArgs, Revisions};
 use serving::{Collector, Endpoint, MetricsTargets};
+pub use why::WhyArgs;
 
 /// How much load a system takes, its bottleneck, and whether a change helped
 #[derive(Debug, Parser)]
@@ -77,6 +79,11 @@ pub enum Command {
     Resume(Box<ResumeArgs>),
     /// Find the most users, or the highest rate, that meets expectations
     Find(Box<FindArgs>),
+    /// Prove which limit holds a plan's system back
+    ///
+    /// Under one load, in short blocks of random order, each limit is tightened by a step; then the one that cost most is
+    /// raised.
+    Why(Box<WhyArgs>),
     /// Show a run on the terminal, or one of its cases
     Show(ShowArgs),
     /// Make a report from a run's record: text, HTML, CSV …

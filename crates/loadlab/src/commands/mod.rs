@@ -23,6 +23,7 @@ pub mod saved;
 mod senders;
 pub mod url_plan;
 pub mod verdict;
+pub mod why;
 
 use std::path::Path;
 

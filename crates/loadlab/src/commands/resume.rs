@@ -52,6 +52,9 @@ fn not_resumed(manifest: &Manifest) -> Option<String> {
             "a search chooses each level by the ones before: `loadlab find` begins again".to_owned(),
         );
     }
+    if manifest.why.is_some() {
+        return Some("blocks are compared under one load: `loadlab why` begins again".to_owned());
+    }
     if !Path::new(&manifest.plan_path).is_file() && manifest.plan_path == "bench" {
         return Some("its plan was made of options: `loadlab bench` begins again".to_owned());
     }

@@ -55,6 +55,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
         derive: Vec::new(),
         quick: false,
         search: None,
+        why: None,
     };
     let trial = TrialRecord {
         summary: Some(result.summary),

@@ -14,11 +14,11 @@ use crate::model::case_values::CaseValues;
 use crate::model::journey::Setup;
 use crate::model::part::{ComponentKind, Isolation, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
-use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LoadSpec, SystemSpec};
+use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LeverSpec, LoadSpec, SystemSpec};
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::{series, step};
 use crate::read::reader::{Fields, From, Reader, Scope};
-use crate::read::{command_load, derive, events, load, revisions, system, trials};
+use crate::read::{command_load, derive, events, levers, load, revisions, system, trials};
 use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
@@ -157,7 +157,8 @@ fn read_cases(
         }
         let dir = values.dir.as_deref().unwrap_or(from.plan_dir).to_owned();
         let mut r = Reader::new(From { plan_dir: &dir, ..from }, Scope::Case(values));
-        let CaseParts { system, setup, loads, conditions, events, durability } = read_case(&mut r, fields);
+        let CaseParts { system, setup, loads, conditions, events, levers, durability } =
+            read_case(&mut r, fields);
         instances += system.components.len();
         cost += r.cost;
         problems.append(r.problems);
@@ -179,6 +180,7 @@ fn read_cases(
             expect,
             find,
             events,
+            levers,
             durability,
         });
         if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
@@ -295,6 +297,7 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         "stop_when",
         "drain",
         "events",
+        "levers",
         "durability",
     ] {
         if let Some(node) = fields.get(key) {
@@ -354,6 +357,7 @@ struct CaseParts {
     loads: Vec<LoadSpec>,
     conditions: Conditions,
     events: Vec<EventSpec>,
+    levers: Vec<LeverSpec>,
     durability: Option<DurabilitySpec>,
 }
 
@@ -391,6 +395,7 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
     series::name(&mut loads, &Secrets::default());
     let conditions = conditions::read(r, fields, &system, &loads);
     let events = events::read(r, fields);
+    let levers = levers::read(r, fields);
     let durability = events::read_durability(r, fields, &system.probes, &loads, left_out);
-    CaseParts { system, setup, loads, conditions, events, durability }
+    CaseParts { system, setup, loads, conditions, events, levers, durability }
 }

@@ -89,6 +89,12 @@ pub(crate) static PLAN: Section = Section {
             "What happens to the system during the load, such as `{at: 10s, do: kill edge2}`.",
         ),
         key(
+            "levers",
+            Shape::MapOf(ANY_PATTERN, &Shape::In(&LEVER)),
+            "What can be changed while the system is up, besides limits: a pool, a number of workers. `loadlab why` tries \
+             them.",
+        ),
+        key(
             "figures",
             Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&FIGURE)),
             "The figures that matter, by name, such as `{peak memory: service.memory.max}`: reports, comparisons and \
@@ -564,6 +570,33 @@ pub(crate) static FIND: Section = Section {
     needs: &[],
 };
 
+pub(crate) static LEVER: Section = Section {
+    id: "lever",
+    called: "a lever",
+    doc: "A value that a command changes while the system is up, such as the size of a pool.",
+    keys: &[
+        key("now", Shape::Count(1, MOST), "Its value as the system starts."),
+        key(
+            "less",
+            Shape::Count(1, MOST),
+            "A tighter one, about a tenth less: what `loadlab why` measures the cost of.",
+        ),
+        key(
+            "more",
+            Shape::ListOf(&Shape::Count(1, MOST)),
+            "Values that it can be raised to, the smallest first.",
+        ),
+        key(
+            "set",
+            Shape::Command,
+            "The command that sets it to `${value}`. Runs in the plan's folder, during the load.",
+        ),
+    ],
+    required: &["now", "less", "set"],
+    groups: &[],
+    needs: &[],
+};
+
 /// All sections, for hints about misplaced keys.
 pub(crate) static TRIALS: Section = Section {
     id: "trials",
@@ -606,6 +639,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &THINK,
     &TRIALS,
     &FIND,
+    &LEVER,
     &BATCHES,
     &STEP,
     &BODY,

@@ -43,6 +43,8 @@ pub struct Case {
     pub find: Option<FindSpec>,
     /// Events during the load, in order of time.
     pub events: Vec<EventSpec>,
+    /// What can be changed while it is up.
+    pub levers: Vec<LeverSpec>,
     /// How to find out what was stored, to compare it with what was accepted.
     pub durability: Option<DurabilitySpec>,
 }
@@ -101,6 +103,44 @@ pub enum Action {
     Disconnect,
     /// Restores its link.
     Reconnect,
+    /// Sets a lever of the plan. `loadlab why` does, no plan: it happens to no component.
+    Set {
+        /// Its place in [`Case::levers`].
+        lever: usize,
+        /// Which value, see [`LeverSpec::setting`].
+        setting: usize,
+    },
+}
+
+/// Something that the plan says can be changed while the system is up: a pool, a number of workers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeverSpec {
+    /// Its name.
+    pub name: String,
+    /// As planned.
+    pub now: LeverSetting,
+    /// One step tighter.
+    pub less: LeverSetting,
+    /// More of it, in order.
+    pub more: Vec<LeverSetting>,
+}
+
+impl LeverSpec {
+    /// Its values in order: the planned one, the tighter one, more of it.
+    pub fn setting(&self, number: usize) -> Option<&LeverSetting> {
+        [&self.now, &self.less].into_iter().chain(&self.more).nth(number)
+    }
+}
+
+/// A value of a lever, and what sets it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeverSetting {
+    /// The value; above 0.
+    pub value: f64,
+    /// As written.
+    pub text: String,
+    /// Run in the plan's folder.
+    pub command: Command,
 }
 
 /// One of the limits of a component.

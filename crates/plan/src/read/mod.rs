@@ -9,6 +9,7 @@ pub(crate) mod figures;
 pub(crate) mod find;
 mod given;
 pub(crate) mod journey;
+pub(crate) mod levers;
 pub(crate) mod limits;
 pub(crate) mod load;
 pub(crate) mod names;

@@ -119,6 +119,8 @@ pub(crate) struct Reader<'a> {
     pub probes: Vec<String>,
     /// `${requests}` of the command being read.
     pub requests: Option<u64>,
+    /// `${value}` of the lever being read.
+    pub value: Option<u64>,
     /// Where a value of the case was put in, since this was last reset to `None`.
     pub used_case: Option<Span>,
     /// Number of values read for replicas, to limit the total over all cases.
@@ -203,6 +205,7 @@ impl<'a> Reader<'a> {
             own: None,
             probes: Vec::new(),
             requests: None,
+            value: None,
             used_case: None,
             cost: 0,
         }
@@ -515,11 +518,14 @@ impl<'a> Reader<'a> {
             None => Meaning::Unknown,
         };
         match (name, own) {
-            ("requests", None) => self.requests.map_or(Meaning::Unknown, |n| Meaning::Value {
-                text: n.to_string(),
-                kind: ScalarKind::Number,
-                origin: None,
-            }),
+            ("requests" | "value", None) => {
+                let number = if name == "value" { self.value } else { self.requests };
+                number.map_or(Meaning::Unknown, |n| Meaning::Value {
+                    text: n.to_string(),
+                    kind: ScalarKind::Number,
+                    origin: None,
+                })
+            }
             ("plan.dir", _) => value(self.plan_dir.to_owned()),
             ("run.dir", _) => Meaning::Later,
             ("replica", Some(own)) => {
@@ -578,6 +584,7 @@ impl<'a> Reader<'a> {
         }
         names.push("plan.dir".to_owned());
         names.extend(self.requests.map(|_| "requests".to_owned()));
+        names.extend(self.value.map(|_| "value".to_owned()));
         if let Some(own) = self.own.and_then(|i| self.instances.get(i)) {
             names.push("replica".to_owned());
             names.extend(own.ports.iter().map(|p| p.variable.clone()));

@@ -27,6 +27,7 @@ mod sockets;
 mod steps;
 mod system;
 mod tables;
+mod why;
 
 use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::case::{CaseFindings, Spread};
@@ -55,7 +56,7 @@ pub fn compose(run: &DiagnosedRun) -> Document {
     sections.push(all_figures(&findings, m.layout.as_deref()));
     sections.push(made::section(run));
     sections.retain(|s| !s.blocks.is_empty());
-    search::described(document(run, &findings, sections), m, &findings)
+    why::described(search::described(document(run, &findings, sections), m, &findings), m)
 }
 
 /// What fits on a terminal at the end of a run: the answer, the cases side by side, the components that matter, the
@@ -63,10 +64,10 @@ pub fn compose(run: &DiagnosedRun) -> Document {
 pub fn brief(run: &DiagnosedRun) -> Document {
     let findings = findings(run);
     let m = &run.manifest;
-    // Readers of a search want its path; its levels are in the other formats.
-    if m.search.is_some() {
+    // Readers of a search want its path, and those of a proof its levers; the loads are in the other formats.
+    if m.is_one_question() {
         let mut document = compose(run);
-        document.sections.retain(|s| s.id == "search" || s.id == "doubts");
+        document.sections.retain(|s| ["search", "why", "doubts"].contains(&s.id.as_str()));
         document.cases.clear();
         return document;
     }

@@ -453,6 +453,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         derive: Vec::new(),
         quick: false,
         search: None,
+        why: None,
     };
     let cases = specs.iter().enumerate().map(|(i, spec)| CaseRecord {
         facts: facts((i, spec)),

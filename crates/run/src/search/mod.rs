@@ -343,6 +343,7 @@ impl SearchRun<'_> {
             level: Some(&level),
             carried: Some(&self.carried),
             watch: &task.how.watch,
+            restore: &[],
         };
         self.made += 1;
         let outcome = trial.run(site, &state, &without_doubts(task.emit)).masked(&task.how.secrets);

@@ -3,20 +3,23 @@
 //! A separate thread carries them out, one after the other. What they cause on purpose is not a component's death;
 //! one that could not be carried out spoils the trial, since it was not the planned one.
 
-use loadlab_plan::{Action, EventSpec};
+use loadlab_plan::{Action, EventSpec, LeverSpec};
 use loadlab_record::event::EventKind;
-use loadlab_system::{Cancel, Component, ComponentSpec, Watcher, clock};
+use loadlab_system::{Cancel, CommandSpec, Component, ComponentSpec, Watcher, clock};
 
 use crate::event::RunEvent;
 use crate::limits;
 use crate::senders::Senders;
 use crate::site::{Changed, RunningSystem};
 use crate::state::{AbortReason, EventSink, TrialState};
+use crate::translate::component;
 
 /// How often to check whether the trial must end.
 const LOOK_NS: u64 = 100_000_000;
 /// How long a port may stay in use after its component is down.
 const PORT_NS: u64 = 2_000_000_000;
+/// How long the command of a lever may take.
+const SET_NS: u64 = 10_000_000_000;
 
 /// Carries out the events of a trial.
 pub struct Actor<'a> {
@@ -28,6 +31,8 @@ pub struct Actor<'a> {
     pub zero_ns: u64,
     /// Who sends the loads, if not this process.
     pub senders: Option<&'a dyn Senders>,
+    /// Those of the plan, and the folder that their commands run in.
+    pub levers: (&'a [LeverSpec], &'a str),
 }
 
 impl Actor<'_> {
@@ -47,6 +52,46 @@ impl Actor<'_> {
             }
         }
         changed
+    }
+
+    /// Sets back what events have changed, also after an error or an interrupt.
+    pub fn restore(&self, events: &[EventSpec]) {
+        for event in events {
+            let error = match event.action {
+                Action::Set { lever, setting } => self.set(event, lever, setting).err(),
+                _ => event.components.iter().find_map(|name| {
+                    // One that is gone has nothing to set back.
+                    self.site.component(name).filter(|component| component.ended().is_none())?;
+                    self.act_on(event, name, &mut Changed::new()).err()
+                }),
+            };
+            if let Some(why) = error {
+                let text = format!("`{}` could not be set back: {why}", event.text);
+                (self.emit)(RunEvent::Note(text.clone()));
+                self.state.event(EventKind::Note { text });
+            }
+        }
+    }
+
+    /// Sets a lever of the plan by its command.
+    fn set(&self, event: &EventSpec, lever: usize, setting: usize) -> Result<(), String> {
+        let (levers, dir) = self.levers;
+        let wanted =
+            levers.get(lever).and_then(|lever| lever.setting(setting)).ok_or("there is no such lever")?;
+        let names = |name: &str| self.site.name(name, None);
+        let what = format!("lever {}", event.text);
+        let command = component::command(&wanted.command, &what, &names).map_err(|e| e.to_string())?;
+        let spec = CommandSpec {
+            name: what,
+            command,
+            dir: dir.into(),
+            env: Vec::new(),
+            within_ns: Some(SET_NS),
+            log: self.site.log_paths("levers", self.state).0,
+        };
+        // An interrupt ends the load; what was changed is set back all the same.
+        let result = self.site.system.run_command(&spec, &Cancel::new()).map_err(|e| e.to_string())?;
+        result.checked().map(drop).map_err(|e| e.to_string())
     }
 
     fn carry_out_all(&self, events: &[EventSpec], over: &Cancel, changed: &mut Changed) {
@@ -79,6 +124,9 @@ impl Actor<'_> {
 
     fn act(&self, event: &EventSpec, changed: &mut Changed) {
         let mut error = None;
+        if let Action::Set { lever, setting } = event.action {
+            error = self.set(event, lever, setting).err();
+        }
         for name in &event.components {
             if let Err(why) = self.act_on(event, name, changed) {
                 error = Some(format!("{name}: {why}"));
@@ -155,6 +203,7 @@ impl Actor<'_> {
             }
             Action::Disconnect => self.site.system.disconnect(name).map_err(in_words)?,
             Action::Reconnect => self.site.system.reconnect(name).map_err(in_words)?,
+            Action::Set { .. } => {}
         }
         Ok(())
     }

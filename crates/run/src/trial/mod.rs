@@ -102,6 +102,8 @@ pub struct Trial<'a> {
     pub carried: Option<&'a Carried>,
     /// What is watched if the plan names no components.
     pub watch: &'a Watch,
+    /// Carried out when its loads are over, however they ended: what its events have changed is as it was.
+    pub restore: &'a [plan::EventSpec],
 }
 
 /// The outcome of a trial.
@@ -430,8 +432,10 @@ impl Trial<'_> {
             }
         }
         let (watcher_of, senders) = (watcher.as_ref(), self.senders);
-        let actor = Actor { site: &*site, state, emit, watcher: watcher_of, zero_ns, senders };
+        let levers = (self.case.levers.as_slice(), self.case.dir.as_str());
+        let actor = Actor { site: &*site, state, emit, watcher: watcher_of, zero_ns, senders, levers };
         let (measured, changed) = self.load_and_act(&actor, ready);
+        actor.restore(self.restore);
         // What the load used is counted up to here, before anything else happens.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
             state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });

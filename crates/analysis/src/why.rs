@@ -1,0 +1,217 @@
+//! Proof by intervention: what a change of one limit does to the goodput, from blocks of one load in random order.
+//!
+//! Each round has every change once, in random order, and between any two changes a block without one (a control). A change is
+//! compared with the controls on either side of it, on a logarithmic scale, so that whatever drifts cancels: how fast a
+//! machine is differs by several per cent within a minute. Over the rounds these differences have a mean and an interval by
+//! Student's t. Few rounds estimate a variance badly, so half of it is that change's own and half that of all changes (Smyth
+//! 2004, Linear models and empirical Bayes methods: moderated t; degrees of freedom by Satterthwaite 1946). The level is divided
+//! among all changes (Bonferroni): the intervals hold together with 95 %.
+//!
+//! A change in random order under one load, and what answers it, is the idea of causal profiling (Curtsinger and Berger
+//! 2015, Coz), here between processes.
+
+use loadlab_record::why::{Effect, LeverCall};
+
+use crate::student;
+
+/// All intervals hold together with this probability.
+const CONFIDENCE: f64 = 0.95;
+
+/// Fewest rounds that give an interval worth having: two give one, of twelve standard errors.
+pub const FEWEST_ROUNDS: u32 = 4;
+
+/// A block: at most one thing was changed in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Block {
+    /// Its place among all blocks of its load.
+    pub place: u32,
+    /// Which change, from 0; `None`: nothing was changed.
+    pub change: Option<usize>,
+    /// Successful responses per second, above 0 where anything can be said.
+    pub goodput_per_s: f64,
+}
+
+/// The goodput under each change as a share of that without one, from loads in blocks; `None` where fewer than two blocks with
+/// it have a neighbour without.
+pub fn effects(loads: &[&[Block]], changes: usize) -> Vec<Option<Effect>> {
+    let confidence = 1.0 - (1.0 - CONFIDENCE) / changes.max(1) as f64;
+    let of = |change: usize| {
+        let all = loads.iter().flat_map(|load| load.iter().map(|block| (*load, block)));
+        Differences::of(all.filter_map(|(load, block)| {
+            if block.change == Some(change) { difference(load, block) } else { None }
+        }))
+    };
+    let all: Vec<Option<Differences>> = (0..changes).map(of).collect();
+    let known: Vec<f64> = all.iter().flatten().map(|one| one.variance).collect();
+    let pooled = known.iter().sum::<f64>() / known.len().max(1) as f64;
+    let effect = |one: &Option<Differences>| {
+        one.map(|one| {
+            let width = one.width(pooled, known.len() as f64, confidence);
+            let Differences { mean, .. } = one;
+            Effect { value: mean.exp(), low: (mean - width).exp(), high: (mean + width).exp() }
+        })
+    };
+    all.iter().map(effect).collect()
+}
+
+/// ln of the goodput of a block, less that of the controls beside it.
+fn difference(load: &[Block], block: &Block) -> Option<f64> {
+    let ln = |block: &Block| block.goodput_per_s.max(f64::MIN_POSITIVE).ln();
+    let beside = |other: &&Block| other.change.is_none() && other.place.abs_diff(block.place) == 1;
+    let controls: Vec<f64> = load.iter().filter(beside).map(ln).collect();
+    (!controls.is_empty()).then(|| ln(block) - controls.iter().sum::<f64>() / controls.len() as f64)
+}
+
+/// What the rounds say of a change.
+#[derive(Clone, Copy)]
+struct Differences {
+    rounds: f64,
+    mean: f64,
+    variance: f64,
+}
+
+impl Differences {
+    fn of(values: impl Iterator<Item = f64>) -> Option<Differences> {
+        let values: Vec<f64> = values.collect();
+        let rounds = values.len() as f64;
+        if values.len() < 2 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / rounds;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (rounds - 1.0);
+        Some(Differences { rounds, mean, variance })
+    }
+
+    /// Half the width of the interval of the mean: the variance is half its own, half that of all changes.
+    fn width(self, pooled: f64, changes: f64, confidence: f64) -> f64 {
+        let variance = (self.variance + pooled) / 2.0;
+        // The change's own estimate has this weight in all, each other one that of `others`.
+        let (own, others) = (0.5 + 0.5 / changes, 0.5 / changes);
+        let freedom = (self.rounds - 1.0) / (own * own + (changes - 1.0) * others * others);
+        student::critical(confidence, freedom) * (variance / self.rounds).sqrt()
+    }
+}
+
+/// Whether a lever that was tightened by one step holds the load back by more than the margin, a share of the goodput.
+pub fn call(goodput: Effect, margin: f64) -> LeverCall {
+    match goodput {
+        Effect { high, .. } if high < 1.0 - margin => LeverCall::Binds,
+        Effect { low, .. } if low >= 1.0 - margin => LeverCall::Free,
+        _ => LeverCall::CannotTell,
+    }
+}
+
+/// How much of a change the goodput takes on: ln of its ratio by ln of the change's. `factor` is not 1.
+pub fn elasticity(goodput: Effect, factor: f64) -> Effect {
+    let of = |ratio: f64| ratio.ln() / factor.ln();
+    let (a, b) = (of(goodput.low), of(goodput.high));
+    Effect { value: of(goodput.value), low: a.min(b), high: a.max(b) }
+}
+
+/// The goodput that a change by another factor should give: as elastic as before, up to `most`, where something else
+/// gives. The interval is widened by what a measurement of it will be uncertain by, which is taken to be what the first
+/// one was: it is one for what is going to be measured.
+pub fn predicted(goodput: Effect, factor: f64, to: f64, most: Option<f64>) -> Effect {
+    let scale = to.ln() / factor.ln();
+    let centre = goodput.value.ln() * scale;
+    let width = (goodput.high.ln() - goodput.low.ln()) / 2.0;
+    let half = width * (scale * scale + 1.0).sqrt();
+    let most = most.unwrap_or(f64::INFINITY);
+    let low = (centre - half).exp().min(most * (-width).exp());
+    let high = (centre + half).exp().min(most * width.exp());
+    Effect { value: centre.exp().min(most), low, high: high.max(low) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks in order: which change, and its goodput.
+    fn blocks(all: &[(Option<usize>, f64)]) -> Vec<Block> {
+        let of = |(place, (change, goodput_per_s)): (u32, &(Option<usize>, f64))| Block {
+            place,
+            change: *change,
+            goodput_per_s: *goodput_per_s,
+        };
+        (0..).zip(all).map(of).collect()
+    }
+
+    #[test]
+    fn a_drift_cancels() {
+        // Each block is a tenth slower than the one before.
+        let changes = [None, Some(0), None, Some(1), None, Some(1), None, Some(0), None];
+        let at = |place: usize| 1000.0 * 0.9f64.powi(place as i32);
+        let of = |(place, change): (usize, &Option<usize>)| {
+            (*change, at(place) * if *change == Some(0) { 0.9 } else { 1.0 })
+        };
+        let drifting = blocks(&changes.iter().enumerate().map(of).collect::<Vec<_>>());
+        let found = effects(&[&drifting], 2);
+        let [Some(first), Some(second)] = found.as_slice() else { panic!("{found:?}") };
+        assert!((first.value - 0.9).abs() < 1e-9 && first.high - first.low < 1e-6, "{first:?}");
+        assert!((second.value - 1.0).abs() < 1e-9, "{second:?}");
+        assert_eq!(call(*first, 0.05), LeverCall::Binds);
+        assert_eq!(call(*second, 0.05), LeverCall::Free);
+    }
+
+    #[test]
+    fn an_interval_is_students_divided_among_all_changes() {
+        let (a, b) = (Some(0), Some(1));
+        let all = [
+            (None, 100.0),
+            (a, 90.0),
+            (None, 100.0),
+            (b, 100.0),
+            (None, 100.0),
+            (a, 94.0),
+            (None, 100.0),
+            (b, 100.0),
+        ];
+        let measured = blocks(&all);
+        let found = effects(&[&measured], 2)[0].unwrap();
+        let logs = [0.9f64.ln(), 0.94f64.ln()];
+        let mean = (logs[0] + logs[1]) / 2.0;
+        // Half its own variance, half the mean of both, of which the other is 0: three quarters. Weights of 3/4 and 1/4
+        // leave 1.6 degrees of freedom.
+        let variance = 0.75 * (logs[0] - logs[1]).powi(2) / 2.0;
+        let width = student::critical(0.975, 1.6) * (variance / 2.0).sqrt();
+        assert!((found.value - mean.exp()).abs() < 1e-9);
+        assert!((found.low - (mean - width).exp()).abs() < 1e-9, "{found:?}");
+        assert!((found.high - (mean + width).exp()).abs() < 1e-9, "{found:?}");
+        // Alone, it is Student's: t of 95 % two-sided with one degree of freedom is 12.706.
+        let alone = effects(&[&measured], 1)[0].unwrap();
+        let width = 12.706 * (logs[0] - logs[1]).abs() / 2.0;
+        assert!((alone.high - (mean + width).exp()).abs() < 1e-4, "{alone:?}");
+        assert_eq!(call(alone, 0.05), LeverCall::CannotTell);
+        // Two loads say the same as one.
+        let (first, second) = (&measured[..3], &measured[4..7]);
+        assert_eq!(effects(&[first, second], 1)[0], Some(alone));
+    }
+
+    #[test]
+    fn too_little_says_nothing() {
+        assert_eq!(effects(&[], 2), [None, None]);
+        // Of two blocks with the change one has no neighbour without.
+        let mut one =
+            blocks(&[(None, 100.0), (Some(0), 90.0), (None, 100.0), (None, 100.0), (Some(0), 90.0)]);
+        one.remove(3);
+        assert_eq!(effects(&[&one], 1), [None]);
+        // Nothing was answered in one block: certain of nothing, and no panic.
+        let dead = blocks(&[(None, 100.0), (Some(0), 0.0), (None, 100.0), (Some(0), 90.0), (None, 100.0)]);
+        assert_eq!(call(effects(&[&dead], 1)[0].unwrap(), 0.05), LeverCall::CannotTell);
+    }
+
+    #[test]
+    fn predictions_are_as_elastic_as_what_was_measured() {
+        let exact = |value: f64| Effect { value, low: value, high: value };
+        // A tenth less costs a tenth: a tenth more brings a tenth.
+        let up = predicted(exact(0.9), 0.9, 1.1, None);
+        assert!((up.value - 1.1).abs() < 1e-9, "{up:?}");
+        assert!((elasticity(exact(0.9), 0.9).value - 1.0).abs() < 1e-9);
+        // A delay that grows by a tenth and costs 4 %: a tenth less of it brings about as much.
+        let shorter = predicted(exact(0.96), 1.1, 0.9, None);
+        assert!((shorter.value - 1.046).abs() < 1e-3, "{shorter:?}");
+        // Something else gives at 5 % more.
+        let capped = predicted(Effect { value: 0.9, low: 0.89, high: 0.91 }, 0.9, 1.1, Some(1.05));
+        assert!((capped.value - 1.05).abs() < 1e-9 && capped.low < 1.05 && capped.high > 1.05, "{capped:?}");
+    }
+}

@@ -1,0 +1,133 @@
+//! `loadlab why`: a plan → what holds its system back, proven by changing one limit at a time.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+
+use loadlab_analysis::Exit;
+use loadlab_load::resident;
+use loadlab_plan::{Case, Plan};
+use loadlab_run::{RunError, RunEvent, WhyRequest, WhyResult, unfit_for_why, why};
+use loadlab_system::open_files;
+
+use super::check::{self, ReadPlan};
+use super::report;
+use super::run::{default_out, usual};
+use crate::args::serving::MetricsTargets;
+use crate::args::{PlanArgs, PlanChoice, WhyArgs};
+use crate::exit::{Ended, note};
+use crate::view::{OutputMode, Serving, View};
+use crate::{output, runs, signals};
+
+/// Runs it.
+pub fn command(args: &WhyArgs) -> Ended {
+    let read = match read_plan(args) {
+        Ok(read) => read,
+        Err(ended) => return ended,
+    };
+    let case = match the_case(&read.plan) {
+        Ok(case) => case,
+        Err(message) => return Ended::error(Exit::BadPlan, message),
+    };
+    // If it cannot be raised, it stays, and the preflight reports the consequences.
+    let _ = open_files::raise();
+    let cancel = match signals::cancel_on_signal() {
+        Ok(cancel) => cancel,
+        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+    };
+    let out = args.out.clone().unwrap_or_else(|| default_out(&format!("why-{}", read.plan.name)));
+    let mut how = match usual(&read, out, (&args.allow_host, &[])) {
+        Ok(how) => how,
+        Err(ended) => return ended,
+    };
+    how.is_watched = !args.progress.quiet;
+    let request = WhyRequest {
+        budget_ns: args.budget,
+        block_s: args.block,
+        margin: args.margin,
+        // A number of JSON is exact below 2⁵³.
+        seed: args.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 11),
+    };
+    resident::leave_start_behind();
+    let budget = loadlab_record::units::format_duration_ns(args.budget as f64);
+    let title = format!("{}: which limit holds “{}” back, in {budget}", read.plan.name, case.name);
+    let serving = Serving { metrics: MetricsTargets::default(), page: None };
+    let view = match View::new(OutputMode::of(args.progress.quiet, args.progress.plain), &title, serving) {
+        Ok(view) => view,
+        Err(ended) => return ended,
+    };
+    view.title(&title);
+    let emit = |event: RunEvent| view.event(&event);
+    let result = why(&read.plan, &request, &how, &cancel, &emit);
+    view.done();
+    match result {
+        Ok(found) => finish(args, &found),
+        Err(error) => never_began(args, &how.out, &error),
+    }
+}
+
+fn read_plan(args: &WhyArgs) -> Result<ReadPlan, Ended> {
+    let choice = PlanChoice {
+        profile: args.profile.clone(),
+        set: args.set.clone(),
+        case: args.case.clone(),
+        // Its loads are no trials of cases.
+        trials: Some(1),
+        ..PlanChoice::default()
+    };
+    let read = check::read_plan(&PlanArgs { plan: args.plan.clone(), choice })?;
+    Ok(ReadPlan { plan: read.plan.without_search(), ..read })
+}
+
+/// The only case of the plan, if its loads can be held steady.
+fn the_case(plan: &Plan) -> Result<&Case, String> {
+    let [case] = plan.cases() else {
+        let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
+        return Err(format!(
+            "the plan has {} cases, and one is asked about\nhint: --case names it: {}",
+            names.len(),
+            names.join(", ")
+        ));
+    };
+    match unfit_for_why(case) {
+        Some((message, hint)) => Err(format!("{message}\nhint: {hint}")),
+        None => Ok(case),
+    }
+}
+
+/// Nothing was measured; if there is a record, it states why.
+fn never_began(args: &WhyArgs, out: &Path, error: &RunError) -> Ended {
+    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
+    if is_ours && out.join("manifest.json").is_file() && !args.progress.quiet {
+        note(&format!("the record so far is in {}", out.display()));
+    }
+    Ended::error(error.exit(), error)
+}
+
+fn finish(args: &WhyArgs, found: &WhyResult) -> Ended {
+    if args.json {
+        let document = serde_json::json!({
+            "run_dir": found.dir.display().to_string(),
+            "ended": found.ended,
+            "exit": found.exit.code(),
+            "why": found.facts,
+            "trouble": found.trouble,
+        });
+        output::print_json(&document);
+    }
+    let written = runs::read(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
+        let written = report::write_reports(&run);
+        // If nothing was measured, the error is sufficient.
+        if !args.json && found.facts.found.is_some() {
+            output::print(&report::brief(&run));
+            output::print(&format!("\nrecord: {}\n", found.dir.display()));
+        }
+        written
+    });
+    let exit =
+        Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
+    match (&found.trouble, written) {
+        (Some(trouble), _) => Ended::error(exit, trouble),
+        (None, Err(error)) => Ended::error(exit, error),
+        (None, Ok(())) => Ended::with(exit),
+    }
+}

@@ -1,0 +1,133 @@
+//! `loadlab why` on a real system: every change is made and set back, however it ends, and the answer is in the record.
+//! What it finds is checked where it is planted: `cargo xtask test --only "planted levers"`.
+
+use rustix::process::Signal;
+
+use crate::run_support;
+use crate::run_support::{Lab, component, eventually};
+
+/// A plan with a lever that writes each of its values into a file.
+fn plan() -> String {
+    let web = component("web", "\"burn_us\": 1000", &["limits: { cpu: 10% }"]);
+    run_support::plan(
+        &[web],
+        "levers:\n  pool: { now: 10, less: 9, more: [11], set: \"echo ${value} >> ${run.dir}/../set\" }\n\
+         load:\n  users: 4\n  duration: 1s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n",
+    )
+}
+
+#[test]
+fn each_value_is_set_in_turn_and_the_planned_one_last() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &plan());
+    let out = lab.run_name();
+    let args =
+        ["why", "plan.yaml", "--budget", "50s", "--block", "2", "--seed", "3", "--json", "--quiet", "--out"];
+    let ran = lab.loadlab(&[args.as_slice(), &[&out]].concat());
+    assert_eq!(lab.left_behind(), Vec::<String>::new(), "{}", ran.err);
+    // Whether a lever that does nothing is certain to cost nothing depends on how busy the machine is.
+    assert!(matches!(ran.code, Some(0 | 4 | 6)), "{:?}\n{}\n{}", ran.code, ran.out, ran.err);
+    let json: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let why = &json["why"];
+    let levers = why["levers"].as_array().expect("levers");
+    let named =
+        |name: &str| levers.iter().find(|lever| lever["name"] == name).unwrap_or_else(|| panic!("{json:#}"));
+    assert!(levers.len() == 2 && named("pool")["call"] != "binds", "{json:#}");
+    let cpu = named("web CPU");
+    assert!(
+        cpu["now"] == "10% CPU" && cpu["less"] == "9% CPU" && cpu["goodput"]["value"].is_f64(),
+        "{json:#}"
+    );
+    // At least four rounds of two changes, and a block without one on either side of each.
+    let blocks = why["blocks"].as_array().expect("blocks");
+    assert!(blocks.len() >= 17 && (blocks.len() - 1).is_multiple_of(4), "{json:#}");
+    for change in ["pool: 9", "web CPU: 9% CPU"] {
+        let made = blocks.iter().filter(|block| block["change"] == change).count();
+        assert_eq!(made * 4 + 1, blocks.len(), "{change}: {json:#}");
+    }
+    assert!(blocks.iter().step_by(2).all(|block| block["change"] == ""), "{json:#}");
+    let limits: Vec<f64> = lab
+        .record()
+        .events("one-step-less", 1, "limited")
+        .iter()
+        .filter_map(|event| event["limits"]["cpu_cores"].as_f64())
+        .collect();
+    assert!(limits.contains(&0.09) && limits.last() == Some(&0.1), "{limits:?}");
+    let values = lab.lines("set");
+    assert_eq!(values.last().map(String::as_str), Some("10"), "{values:?}");
+    assert!(values.iter().any(|value| value == "9"), "{values:?}");
+    // The record is a run's: the manifest has the answer, reports begin with it.
+    assert_eq!(lab.record().manifest()["why"]["levers"], why["levers"]);
+    for format in ["text", "md", "html"] {
+        let report = lab.record().report(format);
+        assert!(report.contains("What each limit costs") && report.contains("pool"), "{format}: {report}");
+    }
+    let events = lab.record().events("one-step-less", 1, "action");
+    assert!(!events.is_empty() && events.iter().all(|event| event["error"].is_null()), "{events:?}");
+    lab.loadlab(&["resume", &out]).expect(2, &["`loadlab why` begins again"]);
+}
+
+#[test]
+fn an_interrupt_sets_the_planned_value() {
+    let lab = Lab::new();
+    let plan_file = lab.file("plan.yaml", &plan());
+    let out = lab.run_name();
+    let mut command =
+        lab.command(&["why", &plan_file.display().to_string(), "--block", "2", "--json", "--out", &out]);
+    let mut child = command.spawn().expect("loadlab starts");
+    let set = lab.path().join("set");
+    eventually("a tighter value", || std::fs::read_to_string(&set).ok().filter(|text| text.ends_with("9\n")));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).expect("it can be signalled");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(lab.lines("set").last().map(String::as_str), Some("10"));
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+    assert_eq!(lab.record().manifest()["how"], "interrupted");
+    assert!(lab.record().report("text").contains("nothing yet: the run did not finish"));
+}
+
+#[test]
+fn what_cannot_be_asked_is_said_before_anything_starts() {
+    let lab = Lab::new();
+    let web = component("web", "", &[]);
+    let check = |rest: &str, args: &[&str], expect: &[&str]| {
+        lab.file("plan.yaml", &run_support::plan(std::slice::from_ref(&web), rest));
+        let out = lab.run_name();
+        let all = [&["why", "plan.yaml", "--out", &out, "--quiet"], args].concat();
+        lab.loadlab(&all).expect(2, expect);
+        let _ = std::fs::remove_dir_all(lab.record().dir);
+    };
+    let load = "journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    check(
+        &format!("matrix: [{{ name: a }}, {{ name: b }}]\nload:\n  users: 1\n  duration: 1s\n  {load}"),
+        &[],
+        &["2 cases", "--case names it: `a`, `b`"],
+    );
+    check(
+        &format!("load:\n  stages: [{{ to: 5, over: 1s }}, {{ hold: 1s }}]\n  {load}"),
+        &[],
+        &["has stages"],
+    );
+    check(&format!("load:\n  users: 1\n  duration: 1s\n  {load}"), &["--block", "1"], &["1", "--block"]);
+    check(
+        &format!(
+            "levers:\n  pool: {{ now: 10, less: 9, set: \"true ${{value}}\" }}\nload:\n  users: 1\n  duration: 1s\n  {load}"
+        ),
+        &["--budget", "20s"],
+        &["need a budget of", "--budget"],
+    );
+}
+
+#[test]
+fn a_system_with_room_is_no_mistake() {
+    let lab = Lab::new();
+    let load = "load:\n  rate: 20/s\n  duration: 1s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    lab.file("plan.yaml", &run_support::plan(&[component("web", "", &[])], load));
+    let ran = lab.loadlab(&["why", "plan.yaml", "--quiet", "--out", &lab.run_name()]);
+    // 4: the machine was too busy to be believed.
+    assert!(matches!(ran.code, Some(0 | 4)), "{}\n{}", ran.out, ran.err);
+    for text in ["nothing holds this load back", "web CPU not tried", "no CPU limit"] {
+        assert!(ran.out.contains(text), "no `{text}` in:\n{}\n{}", ran.out, ran.err);
+    }
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+}

@@ -1,0 +1,313 @@
+//! One load in blocks: which change is made when, as events of the load's case; and what was measured in each block.
+
+use std::collections::BTreeMap;
+
+use loadlab_analysis::why::Block;
+use loadlab_plan::{Case, EventSpec};
+use loadlab_record::Histogram;
+use loadlab_record::load::Tick;
+use loadlab_record::sample::Sample;
+use loadlab_record::store::TrialRecord;
+use loadlab_record::why::BlockFacts;
+
+use crate::settling::rounds_in_random_order;
+use crate::why::lever::{Lever, Setting};
+
+/// How long a load runs before its first block.
+pub const WARM_UP_S: u64 = 3;
+/// What of a block is not counted: requests that began before it end, queues fill or empty.
+const SETTLES_S: u64 = 1;
+
+/// A change: a lever, and what it is set to.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// The lever.
+    pub lever: &'a Lever,
+    /// One of its values.
+    pub setting: &'a Setting,
+}
+
+impl Change<'_> {
+    fn words(&self) -> String {
+        format!("{}: {}", self.lever.facts.name, self.setting.words)
+    }
+}
+
+/// A load in blocks.
+pub struct Blocks<'a> {
+    changes: Vec<Change<'a>>,
+    planned: Vec<Planned>,
+    /// Length of the load, seconds.
+    pub length_s: u64,
+}
+
+/// A block.
+struct Planned {
+    round: u32,
+    /// `None`: nothing is changed.
+    change: Option<usize>,
+    from_s: u64,
+    to_s: u64,
+}
+
+/// How long so many rounds of this many changes take, seconds.
+pub fn rounds_s(rounds: u64, changes: usize, block_s: u64) -> u64 {
+    (2 * rounds * changes as u64 + 1) * block_s
+}
+
+/// How many rounds of this many changes so many seconds hold.
+pub fn rounds_within(seconds: u64, changes: usize, block_s: u64) -> u64 {
+    (seconds / block_s).saturating_sub(1) / (2 * changes.max(1) as u64)
+}
+
+impl<'a> Blocks<'a> {
+    /// Every change once a round, in an order that is drawn for each, and a block without one before, after and between
+    /// any two.
+    pub fn new(changes: Vec<Change<'a>>, rounds: u32, block_s: u64, seed: u64) -> Blocks<'a> {
+        let drawn = rounds_in_random_order(changes.len(), rounds, seed);
+        let changed = drawn.into_iter().flat_map(|(change, round)| [(round, Some(change)), (round, None)]);
+        let planned =
+            [(1, None)].into_iter().chain(changed).zip(0..).map(|((round, change), number): (_, u64)| {
+                let from_s = WARM_UP_S + number * block_s;
+                Planned { round, change, from_s, to_s: from_s + block_s }
+            });
+        let planned: Vec<Planned> = planned.collect();
+        let length_s = planned.last().map_or(WARM_UP_S, |last| last.to_s);
+        Blocks { changes, planned, length_s }
+    }
+
+    /// The same, after so many rounds of another load.
+    pub fn after(mut self, rounds: u32) -> Blocks<'a> {
+        self.planned.iter_mut().for_each(|block| block.round += rounds);
+        self
+    }
+
+    /// What happens when: each change as its block begins, and the planned value as it ends. After the last block
+    /// everything is as planned.
+    pub fn events(&self) -> Vec<EventSpec> {
+        let event = |at_s: u64, lever: &Lever, setting: &Setting| EventSpec {
+            at_ns: at_s * 1_000_000_000,
+            text: Change { lever, setting }.words(),
+            components: setting.components.clone(),
+            action: setting.action,
+        };
+        let mut events = Vec::new();
+        for block in &self.planned {
+            let Some(change) = block.change else { continue };
+            let Change { lever, setting } = self.changes[change];
+            events.push(event(block.from_s, lever, setting));
+            events.push(event(block.to_s, lever, &lever.now));
+        }
+        events
+    }
+
+    /// What sets every changed lever back, whatever the load has come to.
+    pub fn restore(&self) -> Vec<EventSpec> {
+        let mut levers: Vec<&Lever> = Vec::new();
+        for change in &self.changes {
+            if !levers.iter().any(|lever| lever.is(change.lever)) {
+                levers.push(change.lever);
+            }
+        }
+        let event = |lever: &&Lever| EventSpec {
+            at_ns: 0,
+            text: Change { lever, setting: &lever.now }.words(),
+            components: lever.now.components.clone(),
+            action: lever.now.action,
+        };
+        levers.iter().map(event).collect()
+    }
+
+    /// What was measured in each block, in order.
+    pub fn facts(&self, case: &str, trial: &TrialRecord, loads: usize) -> Vec<BlockFacts> {
+        let of = |block: &Planned| {
+            let from_s = block.from_s + SETTLES_S;
+            BlockFacts {
+                case: case.to_owned(),
+                round: block.round,
+                change: block.change.map_or_else(String::new, |change| self.changes[change].words()),
+                from_s,
+                to_s: block.to_s,
+                goodput_per_s: goodput(&trial.ticks, from_s, block.to_s, loads),
+            }
+        };
+        self.planned.iter().map(of).collect()
+    }
+
+    /// The same for the analysis: without those of which not everything is there.
+    pub fn measured(&self, facts: &[BlockFacts]) -> Vec<Block> {
+        let of = |(place, (block, facts)): (u32, (&Planned, &BlockFacts))| {
+            let goodput_per_s = facts.goodput_per_s?;
+            Some(Block { place, change: block.change, goodput_per_s })
+        };
+        (0..).zip(self.planned.iter().zip(facts)).filter_map(of).collect()
+    }
+
+    /// Adds the response times under a change, and the ages of requests that never ended.
+    pub fn times(
+        &self,
+        change: Option<usize>,
+        trial: &TrialRecord,
+        (all, censored): (&mut Histogram, &mut Histogram),
+    ) {
+        for (from_s, to_s) in self.stretches(change) {
+            let within = |i: &&loadlab_record::hlog::Interval| {
+                i.from_s >= from_s as f64 - EDGE_S && i.to_s() <= to_s as f64 + EDGE_S
+            };
+            for interval in trial.intervals.iter().filter(within) {
+                if interval.is("response") {
+                    interval.merge_into(all);
+                } else if interval.is("response_censored") {
+                    interval.merge_into(censored);
+                }
+            }
+        }
+    }
+
+    /// What each component used of the CPU under a change, in cores.
+    pub fn cores(&self, change: usize, samples: &BTreeMap<String, Vec<Sample>>) -> BTreeMap<String, f64> {
+        let stretches = self.stretches(Some(change));
+        let seconds: u64 = stretches.iter().map(|(from_s, to_s)| to_s - from_s).sum();
+        let of = |(name, samples): (&String, &Vec<Sample>)| {
+            let points: Vec<(f64, f64)> = samples.iter().filter_map(|s| Some((s.at_s, cpu_s(s)?))).collect();
+            let used: Option<f64> = stretches
+                .iter()
+                .map(|(from_s, to_s)| Some(at(&points, *to_s as f64)? - at(&points, *from_s as f64)?))
+                .sum();
+            Some((name.clone(), used? / seconds as f64))
+        };
+        samples.iter().filter_map(of).collect()
+    }
+
+    fn stretches(&self, change: Option<usize>) -> Vec<(u64, u64)> {
+        let blocks = self.planned.iter().filter(|block| block.change == change);
+        blocks.map(|block| (block.from_s + SETTLES_S, block.to_s)).collect()
+    }
+}
+
+/// Seconds begin and end this precisely.
+const EDGE_S: f64 = 0.05;
+
+/// Successful responses per second; `None` if not all of these seconds are there, each on its own.
+fn goodput(ticks: &[Tick], from_s: u64, to_s: u64, loads: usize) -> Option<f64> {
+    let (from_s, to_s) = (from_s as f64, to_s as f64);
+    let within = |tick: &&Tick| tick.from_s >= from_s - EDGE_S && tick.to_s <= to_s + EDGE_S;
+    let (mut ok, mut covered_s) = (0, 0.0);
+    for tick in ticks.iter().filter(within) {
+        ok += tick.counts.ok;
+        covered_s += tick.to_s - tick.from_s;
+    }
+    let wanted_s = (to_s - from_s) * loads as f64;
+    (covered_s > wanted_s - EDGE_S).then(|| ok as f64 / (to_s - from_s))
+}
+
+fn cpu_s(sample: &Sample) -> Option<f64> {
+    sample.cpu_s.or_else(|| Some(sample.cpu_user_s? + sample.cpu_system_s?))
+}
+
+/// A counter at a moment between two readings; `None` outside them.
+fn at(points: &[(f64, f64)], at_s: f64) -> Option<f64> {
+    let after = points.partition_point(|(point_s, _)| *point_s < at_s);
+    let (late_s, late) = *points.get(after)?;
+    let (early_s, early) = *points.get(after.checked_sub(1)?)?;
+    Some(early + (late - early) * (at_s - early_s) / (late_s - early_s))
+}
+
+/// The plan's case as a load of so many seconds, on a system that stays up.
+pub fn as_load(base: &Case, name: &str, length_s: u64) -> Case {
+    let mut case = base.clone();
+    case.name = name.to_owned();
+    for component in &mut case.system.components {
+        component.lifetime = loadlab_plan::Lifetime::Experiment;
+    }
+    let warmup_ns = WARM_UP_S * 1_000_000_000;
+    for load in &mut case.loads {
+        load.until = loadlab_plan::Until::Elapsed(length_s * 1_000_000_000);
+        (load.warmup_ns, load.is_warmup_found) = (warmup_ns, false);
+        // Users that start together stay in step, and a second has one round more or less of them.
+        load.ramp_ns = warmup_ns / 2;
+        (load.batches, load.pause_ns, load.start_ns) = (1, 0, 0);
+    }
+    case.find = None;
+    case.events = Vec::new();
+    (case.drain, case.durability, case.control_of) = (None, None, None);
+    (case.expect, case.stop_when) = (Vec::new(), Vec::new());
+    case
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_plan::{Action, LimitName};
+    use loadlab_record::load::Counts;
+    use loadlab_record::why::LeverFacts;
+
+    use super::*;
+
+    fn setting(value: f64) -> Setting {
+        Setting {
+            factor: value,
+            words: format!("{value}"),
+            action: Action::Limit { limit: LimitName::Cpu, value: Some(value) },
+            components: vec!["db".to_owned()],
+        }
+    }
+
+    fn lever(name: &str) -> Lever {
+        let facts = LeverFacts { name: name.to_owned(), ..LeverFacts::default() };
+        Lever { facts, now: setting(1.0), less: setting(0.9), more: vec![setting(1.1), setting(1.5)] }
+    }
+
+    #[test]
+    fn every_round_has_every_change_and_all_is_as_planned_in_between_and_in_the_end() {
+        let levers = [lever("a"), lever("b"), lever("c")];
+        let changes = levers.iter().map(|lever| Change { lever, setting: &lever.less }).collect();
+        let blocks = Blocks::new(changes, 5, 3, 7);
+        assert_eq!(blocks.planned.len(), 5 * 2 * 3 + 1);
+        assert_eq!(blocks.length_s, WARM_UP_S + rounds_s(5, 3, 3));
+        assert!(blocks.planned.iter().step_by(2).all(|block| block.change.is_none()));
+        let mut now: BTreeMap<String, String> = BTreeMap::new();
+        let mut events = blocks.events().into_iter().peekable();
+        for block in &blocks.planned {
+            while let Some(event) = events.next_if(|event| event.at_ns == block.from_s * 1_000_000_000) {
+                let (lever, value) = event.text.split_once(": ").unwrap();
+                now.insert(lever.to_owned(), value.to_owned());
+            }
+            let changed: Vec<&String> =
+                now.iter().filter(|(_, value)| *value != "1").map(|(name, _)| name).collect();
+            let wanted: Vec<&String> =
+                block.change.iter().map(|change| &levers[*change].facts.name).collect();
+            assert_eq!(changed, wanted, "from {} s", block.from_s);
+        }
+        assert!(events.next().is_none());
+        for round in 1..=5 {
+            let mut of_round: Vec<_> =
+                blocks.planned.iter().filter(|b| b.round == round).map(|b| b.change).collect();
+            of_round.retain(Option::is_some);
+            of_round.sort();
+            assert_eq!(of_round, [Some(0), Some(1), Some(2)]);
+        }
+        assert_eq!(blocks.restore().len(), 3);
+    }
+
+    #[test]
+    fn a_block_counts_only_if_all_of_its_seconds_are_there() {
+        let tick = |from_s: f64, to_s: f64, ok: u64| Tick {
+            from_s,
+            to_s,
+            counts: Counts { ok, ..Counts::default() },
+            ..Tick::default()
+        };
+        let ticks = [tick(3.0, 4.0, 10), tick(4.0, 5.0, 20), tick(5.0, 6.0, 40), tick(6.0, 8.0, 80)];
+        assert_eq!(goodput(&ticks, 4, 6, 1), Some(30.0));
+        assert_eq!(goodput(&ticks, 6, 8, 1), Some(40.0));
+        // One that is two seconds long lies in no second.
+        assert_eq!(goodput(&ticks, 5, 7, 1), None);
+        assert_eq!(goodput(&ticks, 7, 9, 1), None);
+        assert_eq!(goodput(&ticks, 4, 6, 2), None, "the other load has none");
+        let points = [(0.5, 1.0), (1.5, 2.0), (2.5, 4.0)];
+        assert_eq!(
+            [at(&points, 1.0), at(&points, 2.0), at(&points, 0.2), at(&points, 3.0)],
+            [Some(1.5), Some(3.0), None, None]
+        );
+    }
+}

@@ -1,0 +1,646 @@
+//! `loadlab why`: what holds a system back, proven by changing one limit at a time under load.
+//!
+//! Three loads on one system that stays up. The first is as planned: it shows what is used of each limit. The second is
+//! in blocks, each with one lever a step tighter, in random order with blocks without a change
+//! ([`loadlab_analysis::why`]). The third gives more of the lever that cost most. Each is a case of the record.
+
+mod blocks;
+mod lever;
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::why::{self as analysis, FEWEST_ROUNDS};
+use loadlab_load::target::Allowed;
+use loadlab_plan::{Case, EventSpec, Plan};
+use loadlab_record::Histogram;
+use loadlab_record::manifest::RunEnded;
+use loadlab_record::store::{TrialRecord, read_run};
+use loadlab_record::summary::Summary;
+use loadlab_record::units::format_duration_ns;
+use loadlab_record::why::{LeverCall, LeverFacts, NextFacts, WhyFacts};
+use loadlab_system::Cancel;
+
+use crate::conduct::{RunError, allowed_of, never_began, prepare};
+use crate::event::RunEvent;
+use crate::manifest::{Record, figures_of_case, plan_dir};
+use crate::options::RunOptions;
+use crate::site::RunningSystem;
+use crate::site::durability::Ids;
+use crate::state::EventSink;
+use crate::trial::carryover::Carried;
+use crate::trial::{Conditions, Trial};
+use crate::why::blocks::{Blocks, Change, WARM_UP_S, as_load, rounds_s, rounds_within};
+use crate::why::lever::{Lever, Usage, levers};
+use crate::{host, logs};
+
+/// How the loads are called in the record.
+const AS_PLANNED: &str = "as planned";
+const LESS: &str = "one step less";
+const MORE: &str = "more of the first";
+/// Loads at most: as planned, tighter, and more, or tighter once more.
+const MOST_LOADS: u64 = 3;
+/// How long the load as planned is measured.
+const MEASURED_S: u64 = 6;
+/// The share of the budget that goes to tightening, if something can be raised.
+const LESS_SHARE: f64 = 0.6;
+/// A CPU limit of which this share is used gives.
+const GIVES_AT: f64 = 0.9;
+/// A limit that gives at so many times the goodput that was reached explains that it was no more.
+const NEAR: f64 = 1.1;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What to prove.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WhyRequest {
+    /// How long all loads together may take.
+    pub budget_ns: u64,
+    /// Length of a block, seconds; at least 2.
+    pub block_s: u64,
+    /// See [`WhyFacts::margin`].
+    pub margin: f64,
+    /// See [`WhyFacts::seed`].
+    pub seed: u64,
+}
+
+/// What came of it.
+pub struct WhyResult {
+    /// The record's folder.
+    pub dir: std::path::PathBuf,
+    /// How it ended.
+    pub ended: RunEnded,
+    /// As recorded.
+    pub facts: WhyFacts,
+    /// Why it ended early.
+    pub trouble: Option<String>,
+    /// The exit that all of it calls for.
+    pub exit: Exit,
+}
+
+/// Why a plan's loads cannot be loaded in blocks, and what to do instead.
+pub fn unfit(case: &Case) -> Option<(String, &'static str)> {
+    if let Some(load) = case.loads.iter().find(|load| load.command().is_some()) {
+        let hint = "use a load that loadlab sends";
+        return Some((format!("`{}` is made by a command, which cannot be held steady", load.name), hint));
+    }
+    let load = case.loads.iter().find(|load| !load.stages.is_empty())?;
+    let hint = "a profile of the plan can give it constant `users` or a `rate`: --profile";
+    Some((format!("`{}` has stages, but blocks are compared under a steady load", load.name), hint))
+}
+
+/// Measures what each lever of the plan's only case costs.
+///
+/// # Errors
+/// Nothing could be measured: a target is not allowed, the record cannot be created, a build failed.
+pub fn why(
+    plan: &Plan,
+    request: &WhyRequest,
+    how: &RunOptions,
+    cancel: &Cancel,
+    emit: EventSink<'_>,
+) -> Result<WhyResult, RunError> {
+    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
+    let Some(base) = plan.cases().first() else {
+        return Err(RunError::NotUp("the plan has no case".to_owned()));
+    };
+    let allowed = allowed_of(plan, how)?;
+    let facts = WhyFacts {
+        case: base.name.clone(),
+        seed: request.seed,
+        block_s: request.block_s,
+        margin: request.margin,
+        ..WhyFacts::default()
+    };
+    let mut record = Record::begin_why(plan, how, facts.clone())?;
+    emit(RunEvent::Recording { dir: how.out.clone(), trials: MOST_LOADS as usize, at_most: true });
+    let mut site = match prepare(plan, how, &mut record, cancel, emit) {
+        Ok(site) => site,
+        Err(error) => return Err(never_began(&mut record, None, error, cancel)),
+    };
+    let is_up_anew = base.system.compose.is_some();
+    let mut proof = Proof {
+        base,
+        request,
+        how,
+        allowed: &allowed,
+        plan_dir: plan_dir(plan),
+        cancel,
+        emit,
+        ids: Ids::for_blocks(MOST_LOADS, base.loads.len() as u64),
+        carried: Carried::for_loads(if is_up_anew { 0 } else { base.loads.len() }),
+        facts,
+        made: 0,
+        exits: Vec::new(),
+        trouble: None,
+    };
+    proof.prove(&mut record, &mut site);
+    // A server that is to shut down cleanly may wait for its connections.
+    proof.carried.connect_anew(|_| true);
+    let Proof { facts, exits, trouble, .. } = proof;
+    Ok(end((facts, exits, trouble), site, record, how, cancel, emit))
+}
+
+/// Takes the system down, and closes the record.
+fn end(
+    (facts, mut exits, trouble): (WhyFacts, Vec<Exit>, Option<String>),
+    site: RunningSystem,
+    mut record: Record,
+    how: &RunOptions,
+    cancel: &Cancel,
+    emit: EventSink<'_>,
+) -> WhyResult {
+    if let Err(error) = site.close() {
+        emit(RunEvent::Note(format!("cleanup failed: {error}\nhint: try `loadlab clean`")));
+    }
+    logs::mask_all(&record.dir, &how.secrets, emit);
+    let ended = match (&facts.found, &trouble) {
+        _ if cancel.is_cancelled() => RunEnded::Interrupted,
+        (Some(_), None) => RunEnded::Complete,
+        _ => RunEnded::Broken,
+    };
+    if cancel.is_cancelled() {
+        exits.push(Exit::Interrupted);
+    }
+    let is_open = facts.levers.iter().all(|lever| lever.call != LeverCall::Binds)
+        && facts.levers.iter().any(|lever| lever.call == LeverCall::CannotTell);
+    if facts.found.is_some() && is_open {
+        exits.push(Exit::Undecided);
+    }
+    record.why(&facts);
+    if let Err(error) = record.end(ended) {
+        exits.push(Exit::CouldNotRun);
+        emit(RunEvent::Note(error.to_string()));
+    }
+    WhyResult { dir: how.out.clone(), ended, facts, trouble, exit: Exit::of(exits) }
+}
+
+/// A proof in progress.
+struct Proof<'a> {
+    base: &'a Case,
+    request: &'a WhyRequest,
+    how: &'a RunOptions,
+    allowed: &'a Allowed,
+    plan_dir: std::path::PathBuf,
+    cancel: &'a Cancel,
+    emit: EventSink<'a>,
+    ids: Ids,
+    carried: Carried,
+    facts: WhyFacts,
+    /// Loads so far.
+    made: usize,
+    exits: Vec<Exit>,
+    /// What ended it early.
+    trouble: Option<String>,
+}
+
+/// A load that was measured to its end.
+struct Loaded {
+    trial: TrialRecord,
+    summary: Summary,
+}
+
+/// A load in blocks that was measured to its end.
+struct Part<'a> {
+    blocks: Blocks<'a>,
+    trial: TrialRecord,
+    measured: Vec<analysis::Block>,
+}
+
+impl Proof<'_> {
+    fn prove(&mut self, record: &mut Record, site: &mut RunningSystem) {
+        let as_planned = as_load(self.base, AS_PLANNED, WARM_UP_S + MEASURED_S);
+        let Some(first) = self.load(record, site, as_planned, &[]) else { return };
+        let cores = host::cores() as f64;
+        let (levers, not_tried) = levers(self.base, &first.summary, &|name| usage(&first.trial, name), cores);
+        self.facts.not_tried = not_tried;
+        if levers.is_empty() && self.facts.not_tried.is_empty() {
+            let hint = "name what can be changed in `levers`";
+            return self.give_up(format!("the plan has no components to change\nhint: {hint}"));
+        }
+        if levers.is_empty() {
+            self.facts.found = Some("nothing holds this load back that could be given more of".to_owned());
+            return;
+        }
+        let most_raises = levers.iter().map(|lever| lever.more.len()).max().unwrap_or(0);
+        let Some(budget) = self.rounds(levers.len(), most_raises) else { return };
+        let Some((order, left_s)) = self.tighten(record, site, &levers, budget) else { return };
+        // This much is known, whatever becomes of the rest.
+        self.facts.found = Some(found(&self.facts));
+        let next = headroom(self.base, &first.summary, self.facts.levers.first());
+        let raises = order.first().filter(|place| {
+            self.facts.levers[0].call == LeverCall::Binds && !levers[**place].more.is_empty()
+        });
+        if let Some(place) = raises {
+            self.raise(record, site, &levers[*place], left_s, next);
+        } else if self.facts.levers[0].call == LeverCall::Binds {
+            let why = match self.facts.levers[0].kind.as_str() {
+                "cpu" => "there is no limit to raise, or it is as high as the machine",
+                _ => "the plan names no more of it",
+            };
+            self.facts.levers[0].not_raised = Some(why.to_owned());
+        }
+        self.facts.found = Some(found(&self.facts));
+    }
+
+    /// Rounds in which levers are tightened, and seconds that are left for raising one; `None` if the budget has too few.
+    fn rounds(&mut self, levers: usize, raises: usize) -> Option<(u32, u64)> {
+        let overhead_s = 2 * WARM_UP_S + WARM_UP_S + MEASURED_S;
+        let left_s = (self.request.budget_ns / SECOND_NS).saturating_sub(overhead_s);
+        let block_s = self.request.block_s;
+        let fewest_s = rounds_s(u64::from(FEWEST_ROUNDS), levers, block_s);
+        if left_s < fewest_s {
+            let budget = format_duration_ns(((fewest_s + overhead_s) * SECOND_NS) as f64);
+            self.give_up(format!(
+                "{} in blocks of {} s need a budget of {budget} for {FEWEST_ROUNDS} rounds\nhint: --budget {}s",
+                if levers == 1 { "changes of one lever".to_owned() } else { format!("changes of {levers} levers") },
+                self.request.block_s,
+                fewest_s + overhead_s
+            ));
+            return None;
+        }
+        // What binds comes before what more of it would bring.
+        let share = if raises > 0 { LESS_SHARE } else { 1.0 };
+        let less_s = ((left_s as f64 * share) as u64).max(fewest_s);
+        let rounds = rounds_within(less_s, levers, block_s);
+        Some((u32::try_from(rounds).unwrap_or(u32::MAX), left_s - less_s))
+    }
+
+    /// Tightens each lever in turn; again for the seconds that are left, if nothing is certain then. Returns the levers'
+    /// places, the most costly first, and the seconds that are left.
+    fn tighten(
+        &mut self,
+        record: &mut Record,
+        site: &mut RunningSystem,
+        levers: &[Lever],
+        (rounds, left_s): (u32, u64),
+    ) -> Option<(Vec<usize>, u64)> {
+        let mut parts = vec![self.tightened(record, site, levers, (0, rounds))?];
+        let order = self.conclude(levers, &parts);
+        let again = rounds_within(left_s.saturating_sub(WARM_UP_S), levers.len(), self.request.block_s);
+        let is_open = self.facts.levers.iter().any(|lever| lever.call == LeverCall::CannotTell)
+            && self.facts.levers.iter().all(|lever| lever.call != LeverCall::Binds);
+        if !is_open || again == 0 {
+            return Some((order, left_s));
+        }
+        let again = u32::try_from(again).unwrap_or(u32::MAX);
+        parts.push(self.tightened(record, site, levers, (rounds, again))?);
+        Some((self.conclude(levers, &parts), 0))
+    }
+
+    /// One load in blocks of one tighter lever each; the rounds before it are counted.
+    fn tightened<'b>(
+        &mut self,
+        record: &mut Record,
+        site: &mut RunningSystem,
+        levers: &'b [Lever],
+        (before, rounds): (u32, u32),
+    ) -> Option<Part<'b>> {
+        let changes = levers.iter().map(|lever| Change { lever, setting: &lever.less }).collect();
+        let seed = self.request.seed.wrapping_add(u64::from(before));
+        let blocks = Blocks::new(changes, rounds, self.request.block_s, seed).after(before);
+        self.blocks(record, site, LESS, blocks)
+    }
+
+    /// What follows from the blocks so far. Returns the levers' places, the most costly first.
+    fn conclude(&mut self, levers: &[Lever], parts: &[Part<'_>]) -> Vec<usize> {
+        let measured: Vec<&[analysis::Block]> = parts.iter().map(|part| part.measured.as_slice()).collect();
+        let controls = measured.iter().copied().flatten().filter(|block| block.change.is_none());
+        let controls: Vec<f64> = controls.map(|block| block.goodput_per_s).collect();
+        self.facts.goodput_per_s =
+            (!controls.is_empty()).then(|| controls.iter().sum::<f64>() / controls.len() as f64);
+        self.facts.p99_ms = p99_ms(parts, None);
+        let effects = analysis::effects(&measured, levers.len());
+        let mut found: Vec<(usize, LeverFacts)> =
+            levers.iter().map(|l| l.facts.clone()).enumerate().collect();
+        for ((place, facts), effect) in found.iter_mut().zip(effects) {
+            facts.goodput = effect;
+            facts.elasticity = effect.map(|effect| analysis::elasticity(effect, facts.factor));
+            facts.p99_ms = p99_ms(parts, Some(*place));
+            facts.call = effect.map_or(LeverCall::CannotTell, |e| analysis::call(e, self.request.margin));
+        }
+        // What is certain to bind comes before what may cost more.
+        let cost = |facts: &LeverFacts| facts.goodput.map_or(f64::INFINITY, |goodput| goodput.value);
+        let binds = |facts: &LeverFacts| facts.call == LeverCall::Binds;
+        found.sort_by(|(_, a), (_, b)| binds(b).cmp(&binds(a)).then(cost(a).total_cmp(&cost(b))));
+        let (order, levers): (Vec<usize>, Vec<LeverFacts>) = found.into_iter().unzip();
+        self.facts.is_first_apart = match levers.as_slice() {
+            [first, second, ..] => {
+                first.goodput.zip(second.goodput).is_some_and(|(first, second)| first.high < second.low)
+            }
+            _ => true,
+        };
+        self.facts.levers = levers;
+        order
+    }
+
+    /// Gives more of the lever that cost most.
+    fn raise(
+        &mut self,
+        record: &mut Record,
+        site: &mut RunningSystem,
+        lever: &Lever,
+        most_s: u64,
+        next: Option<Headroom>,
+    ) {
+        let block_s = self.request.block_s;
+        let fits = |raises: usize| rounds_s(u64::from(FEWEST_ROUNDS), raises, block_s) <= most_s;
+        let Some(raises) = (1..=lever.more.len()).rev().find(|raises| fits(*raises)) else {
+            self.facts.levers[0].not_raised = Some("the budget was too short".to_owned());
+            return;
+        };
+        let settings = &lever.more[..raises];
+        let changes = settings.iter().map(|setting| Change { lever, setting }).collect();
+        let rounds = rounds_within(most_s, raises, self.request.block_s);
+        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+        let blocks = Blocks::new(changes, rounds, self.request.block_s, self.request.seed ^ 1);
+        let Some(part) = self.blocks(record, site, MORE, blocks) else { return };
+        let effects = analysis::effects(&[&part.measured], raises);
+        let samples = part.trial.samples.by_component();
+        let less = &self.facts.levers[0];
+        let of = |(place, effect): (usize, Option<loadlab_record::why::Effect>)| {
+            let mut raised = settings[place].raised();
+            raised.goodput = effect;
+            raised.p99_ms = p99_ms(std::slice::from_ref(&part), Some(place));
+            raised.used = used(self.base, &part.blocks.cores(place, &samples), (lever, raised.factor));
+            if place == 0 {
+                let most = next.as_ref().map(|next| next.goodput);
+                raised.predicted = less
+                    .goodput
+                    .map(|less| analysis::predicted(less, lever.less.factor, raised.factor, most));
+                let both = raised.predicted.zip(effect);
+                raised.is_as_predicted =
+                    both.map(|(predicted, e)| (predicted.low..=predicted.high).contains(&e.value));
+            }
+            raised
+        };
+        let raised = effects.into_iter().enumerate().map(of).collect();
+        self.facts.levers[0].raised = raised;
+        self.facts.next = what_gives_next(&self.facts.levers[0], next);
+    }
+
+    /// A load in blocks; afterwards everything is as planned.
+    fn blocks<'b>(
+        &mut self,
+        record: &mut Record,
+        site: &mut RunningSystem,
+        name: &str,
+        blocks: Blocks<'b>,
+    ) -> Option<Part<'b>> {
+        let mut case = as_load(self.base, name, blocks.length_s);
+        case.events = blocks.events();
+        let Loaded { trial, .. } = self.load(record, site, case, &blocks.restore())?;
+        let facts = blocks.facts(name, &trial, self.base.loads.len());
+        let measured = blocks.measured(&facts);
+        self.facts.blocks.extend(facts);
+        Some(Part { blocks, trial, measured })
+    }
+
+    fn load(
+        &mut self,
+        record: &mut Record,
+        site: &mut RunningSystem,
+        case: Case,
+        restore: &[EventSpec],
+    ) -> Option<Loaded> {
+        let opened =
+            record.level(&case).and_then(|(index, number)| Ok((record.trial(index, number)?, index, number)));
+        let (writer, index, number) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.exits.push(Exit::CouldNotRun);
+                self.trouble = Some(error.to_string());
+                return None;
+            }
+        };
+        (self.emit)(RunEvent::TrialStarted {
+            case: case.name.clone(),
+            trial: number,
+            place: self.made + 1,
+            of: MOST_LOADS as usize,
+            at_most: true,
+            cpu_limits: crate::trial::cpu_limits(&case),
+            figures: figures_of_case(&case),
+        });
+        let state = record.state(writer, self.cancel, site);
+        let conditions = Conditions { is_watched: self.how.is_watched, ..Conditions::default() };
+        let trial = Trial {
+            index: 0,
+            place: self.made,
+            ids: self.ids,
+            case: &case,
+            conditions: &conditions,
+            plan_dir: &self.plan_dir,
+            allowed: self.allowed,
+            threads: self.how.threads,
+            generator: &self.how.generator,
+            senders: None,
+            level: None,
+            carried: Some(&self.carried),
+            watch: &self.how.watch,
+            restore,
+        };
+        self.made += 1;
+        let outcome = trial.run(site, &state, &without_changes(self.emit)).masked(&self.how.secrets);
+        let unwritten = state.unwritten();
+        // The system stays up for the next load.
+        let next = (!self.cancel.is_cancelled()).then_some(0);
+        if next.is_none() {
+            self.carried.connect_anew(|_| true);
+        }
+        let left = site.end_trial(next, false, &state);
+        logs::mask_ended(&state, &site.open_logs(), self.emit);
+        (self.emit)(RunEvent::TrialEnded {
+            figures: figures_of_case(&case),
+            case: case.name.clone(),
+            trial: number,
+            summary: outcome.summary.clone().map(Box::new),
+            failure: outcome.failure.clone(),
+        });
+        drop(state);
+        self.exits.push(outcome.exit);
+        let failed = left.into_iter().next();
+        if let Some((text, exit)) = failed {
+            self.exits.push(exit);
+            self.trouble = Some(text);
+            return None;
+        }
+        match (outcome.summary, outcome.failure.or(unwritten.map(|e| e.to_string()))) {
+            (Some(summary), None) if !self.cancel.is_cancelled() => {
+                self.read(record, (index, number), summary)
+            }
+            (_, why) => {
+                self.trouble = why.filter(|_| !self.cancel.is_cancelled());
+                None
+            }
+        }
+    }
+
+    /// What a load has written.
+    fn read(&mut self, record: &Record, (case, number): (usize, u32), summary: Summary) -> Option<Loaded> {
+        let read = read_run(&record.dir).map_err(|error| error.to_string());
+        let trial = read.map(|mut run| {
+            run.cases.swap_remove(case).trials.into_iter().find(|trial| trial.number == number)
+        });
+        match trial {
+            Ok(Some(trial)) => Some(Loaded { trial, summary }),
+            Ok(None) => {
+                self.exits.push(Exit::CouldNotRun);
+                self.trouble = Some("the record lacks what was just measured".to_owned());
+                None
+            }
+            Err(error) => {
+                self.exits.push(Exit::CouldNotRun);
+                self.trouble = Some(error);
+                None
+            }
+        }
+    }
+
+    fn give_up(&mut self, why: String) {
+        self.exits.push(Exit::BadPlan);
+        self.trouble = Some(why);
+    }
+}
+
+/// A hundred changes are what was asked for; only one that failed is news.
+fn without_changes(emit: EventSink<'_>) -> impl Fn(RunEvent) + Sync {
+    move |event| {
+        if !matches!(event, RunEvent::Acted { error: None, .. }) {
+            emit(event);
+        }
+    }
+}
+
+/// The 99th percentile of all response times under a change, milliseconds; `None` if it is not known, or lies among
+/// requests that never ended.
+fn p99_ms(parts: &[Part<'_>], change: Option<usize>) -> Option<f64> {
+    let (mut all, mut censored) = (Histogram::new(), Histogram::new());
+    for part in parts {
+        part.blocks.times(change, &part.trial, (&mut all, &mut censored));
+    }
+    let least_censored = censored.min_ns();
+    all.merge(&censored);
+    let p99_ns = all.quantile_ns(0.99)?;
+    least_censored.is_none_or(|least| p99_ns < least).then_some(p99_ns as f64 / 1e6)
+}
+
+/// What a component used in a trial.
+fn usage(trial: &TrialRecord, name: &str) -> Usage {
+    let lines = trial.evidence.iter().filter(|line| line.from_s >= WARM_UP_S as f64);
+    let threads = lines.flat_map(|line| line.threads.iter().filter(|threads| threads.component == name));
+    let busiest: Vec<f64> = threads.filter_map(|threads| threads.busiest_cores).collect();
+    let mean = (!busiest.is_empty()).then(|| busiest.iter().sum::<f64>() / busiest.len() as f64);
+    Usage { cores: None, busiest_cores: mean }
+}
+
+/// The component that gives next, and the goodput at which it does.
+struct Headroom {
+    name: String,
+    /// As a share of the present goodput.
+    goodput: f64,
+}
+
+/// Which CPU limit the system reaches next if the goodput grows, and when, from what is used of each; those of the first
+/// lever's own component aside.
+fn headroom(base: &Case, summary: &Summary, first: Option<&LeverFacts>) -> Option<Headroom> {
+    let own = first.and_then(|first| first.component.as_deref());
+    let components = base.system.components.iter().filter(|c| Some(c.name.as_str()) != own);
+    let of = |component: &loadlab_plan::ComponentSpec| {
+        let limit = component.limits.cpu_cores?;
+        let used = summary.components.get(&component.name)?.cpu_percent.mean? / 100.0;
+        (used > 0.0).then(|| Headroom { name: format!("{} CPU", component.name), goodput: limit / used })
+    };
+    components.filter_map(of).min_by(|a, b| a.goodput.total_cmp(&b.goodput))
+}
+
+/// How much of its CPU limit each component used, where it has one, the most first.
+fn used(
+    base: &Case,
+    cores: &std::collections::BTreeMap<String, f64>,
+    (lever, factor): (&Lever, f64),
+) -> Vec<(String, f64)> {
+    let is_raised = |name: &str| lever.facts.kind == "cpu" && lever.facts.component.as_deref() == Some(name);
+    let of = |component: &loadlab_plan::ComponentSpec| {
+        let limit = component.limits.cpu_cores?;
+        let limit = if is_raised(&component.name) { limit * factor } else { limit };
+        Some((component.name.clone(), cores.get(&component.name)? / limit))
+    };
+    let mut used: Vec<(String, f64)> = base.system.components.iter().filter_map(of).collect();
+    used.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    used
+}
+
+/// What gives once the first lever is raised: the CPU limit that is used up then, or that will be, by what was used as
+/// planned.
+fn what_gives_next(lever: &LeverFacts, expected: Option<Headroom>) -> Option<NextFacts> {
+    let gains = lever.raised.iter().filter_map(|raised| raised.goodput.map(|goodput| goodput.value));
+    let goodput = gains.max_by(f64::total_cmp)?;
+    let last = lever.raised.last()?;
+    let own = lever.component.as_ref().filter(|_| lever.kind == "cpu");
+    let full = |name: &String, share: f64| share >= GIVES_AT && Some(name) != own;
+    if let Some((name, share)) = last.used.iter().find(|(name, share)| full(name, *share)) {
+        let text = format!(
+            "with {} for {}, {name} used {:.0} % of its CPU limit",
+            last.to,
+            lever.name,
+            share * 100.0
+        );
+        return Some(NextFacts { name: Some(format!("{name} CPU")), goodput, text });
+    }
+    let is_own_full = last.used.iter().any(|(name, share)| Some(name) == own && *share >= GIVES_AT);
+    let still = format!("with {} all of {} is still used", last.to, lever.name);
+    match expected {
+        Some(Headroom { name, goodput: at }) if is_own_full || at <= goodput * NEAR => {
+            let text = format!("by what {name} used as planned, it gives at about {at:.2} × this goodput");
+            let text = if is_own_full { format!("{still}; {text}") } else { text };
+            Some(NextFacts { name: Some(name), goodput: at.max(goodput), text })
+        }
+        _ if is_own_full => Some(NextFacts { name: Some(lever.name.clone()), goodput, text: still }),
+        _ => {
+            let text = format!("with {} no CPU limit is reached: something else gives next", last.to);
+            Some(NextFacts { name: None, goodput, text })
+        }
+    }
+}
+
+/// The answer in a sentence.
+fn found(facts: &WhyFacts) -> String {
+    let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+    let binding: Vec<&LeverFacts> = facts.levers.iter().filter(|l| l.call == LeverCall::Binds).collect();
+    let margin = facts.margin * 100.0;
+    let Some((first, goodput)) = binding.first().and_then(|first| Some((*first, first.goodput?))) else {
+        let open: Vec<&str> = facts
+            .levers
+            .iter()
+            .filter(|l| l.call == LeverCall::CannotTell)
+            .map(|l| l.name.as_str())
+            .collect();
+        return match open.as_slice() {
+            [] => format!(
+                "no lever holds this load back: a step of each costs less than {margin:.0} % of the goodput"
+            ),
+            open => format!(
+                "too few rounds to tell whether {} holds it back: --budget gives more",
+                open.join(" or ")
+            ),
+        };
+    };
+    let change = match first.factor {
+        factor if factor > 1.0 => format!("{:.0} % more", (factor - 1.0) * 100.0),
+        factor => format!("{:.0} % less", (1.0 - factor) * 100.0),
+    };
+    let half = (percent(goodput.low) - percent(goodput.high)) / 2.0;
+    let mut text =
+        format!("{}: {change} costs {:.1} ± {half:.1} % of the goodput", first.name, percent(goodput.value));
+    if !facts.is_first_apart
+        && let Some(second) = facts.levers.get(1)
+    {
+        text.push_str(&format!("; {} may cost as much: their intervals overlap", second.name));
+    }
+    if let Some((raised, gain)) = first.raised.first().and_then(|r| Some((r, r.goodput?))) {
+        text.push_str(&format!("; {} brings {:+.1} %", raised.to, (gain.value - 1.0) * 100.0));
+    }
+    if let Some(next) = &facts.next {
+        let name = next.name.as_deref().unwrap_or("something else");
+        text.push_str(&format!("; {name} gives next, at about {:.2} × this goodput", next.goodput));
+    }
+    text
+}

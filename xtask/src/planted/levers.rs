@@ -1,0 +1,239 @@
+//! Planted levers: systems of which it is known which limit holds them back. `loadlab why` has to rank it first, with an
+//! interval apart from the second's, and its prediction has to hold what raising the limit really brings.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::servers;
+use crate::command::{LONGEST, captured, program, say};
+use crate::packages::{FOR_PLANTED, ready};
+use crate::steps::Outcome;
+
+/// A system, and the lever that holds it back; `None`: nothing does.
+struct Planted {
+    plan: &'static str,
+    case: &'static str,
+    lever: Option<&'static str>,
+}
+
+const fn planted(plan: &'static str, case: &'static str, lever: &'static str) -> Planted {
+    Planted { plan, case, lever: Some(lever) }
+}
+
+const SYSTEMS: [Planted; 10] = [
+    planted("tiers", "store", "store CPU"),
+    planted("tiers", "mid", "mid CPU"),
+    planted("tiers", "web", "web CPU"),
+    planted("tiers", "store of two", "store CPU"),
+    planted("tiers", "mid of two", "mid CPU"),
+    planted("tiers", "busy thread", "store CPU"),
+    planted("links", "store delay", "store delay"),
+    planted("links", "web delay", "web delay"),
+    planted("links", "store bandwidth", "store bandwidth"),
+    planted("pool", "default", "pool"),
+];
+
+/// Nothing holds it back.
+const NOTHING: Planted = Planted { plan: "tiers", case: "nothing", lever: None };
+
+/// Those that `cargo xtask test` asks, all at a time: together they need a fraction of a core. None of them depends on how
+/// fast that is.
+const QUICK: [&str; 4] = ["store delay", "web delay", "store bandwidth", "default"];
+/// How long each of these takes.
+const QUICK_BUDGET: &str = "66s";
+/// How often one that is not certain is asked again: a busy machine takes more rounds. A wrong answer counts at once.
+const MOST_TRIES: usize = 3;
+/// How long each takes in `cargo xtask long`.
+const BUDGET: &str = "2m";
+/// Of all answers, the share that must be right; of all predictions, that which must hold what was measured.
+const LEAST_RIGHT: f64 = 0.9;
+const LEAST_PREDICTED: f64 = 0.9;
+
+/// What `loadlab why` said.
+struct Answer {
+    name: String,
+    is_right: bool,
+    /// A lever that does not hold it back is called.
+    calls_another: bool,
+    /// What was predicted held what was measured; `None`: nothing was raised.
+    is_predicted: Option<bool>,
+    found: String,
+}
+
+/// All of them, as a step of `cargo xtask long`.
+///
+/// # Errors
+/// Something is missing, or too many answers are wrong.
+pub fn long(sweeps: u32) -> Outcome {
+    let tools = Tools::new()?;
+    let mut answers = Vec::new();
+    for _ in 0..sweeps {
+        for system in &SYSTEMS {
+            answers.push(tools.ask(system, BUDGET, 1)?);
+        }
+    }
+    let idle = tools.ask(&NOTHING, BUDGET, 1)?;
+    let right = answers.iter().filter(|answer| answer.is_right).count();
+    let predicted: Vec<bool> = answers.iter().filter_map(|answer| answer.is_predicted).collect();
+    let held = predicted.iter().filter(|held| **held).count();
+    let wrong: Vec<String> = answers
+        .iter()
+        .filter(|answer| !answer.is_right)
+        .map(|answer| format!("{} ({})", answer.name, answer.found))
+        .collect();
+    let words = format!(
+        "of {} answers {right} rank the planted lever first and apart from the second; {held} of {} predictions hold what \
+         raising it brought; where nothing binds: {}{}",
+        answers.len(),
+        predicted.len(),
+        if idle.is_right { "nothing was called" } else { idle.found.as_str() },
+        if wrong.is_empty() { String::new() } else { format!("; wrong: {}", wrong.join(", ")) }
+    );
+    let is_enough = held as f64 >= LEAST_PREDICTED * predicted.len() as f64 && !predicted.is_empty();
+    let is_right = right as f64 >= LEAST_RIGHT * answers.len() as f64 && !answers.is_empty();
+    ensure!(is_right && is_enough && idle.is_right, "{words}");
+    Ok(words)
+}
+
+/// A few of them, as a step of `cargo xtask test`: all must be right.
+///
+/// # Errors
+/// Something is missing, or an answer is wrong.
+pub fn quick() -> Outcome {
+    let tools = Tools::new()?;
+    let chosen: Vec<&Planted> = SYSTEMS.iter().filter(|system| QUICK.contains(&system.case)).collect();
+    ensure!(chosen.len() == QUICK.len(), "{} of {} are there", chosen.len(), QUICK.len());
+    let answers: Vec<Result<Answer>> = thread::scope(|scope| {
+        let asked: Vec<_> =
+            chosen.iter().map(|system| scope.spawn(|| tools.ask(system, QUICK_BUDGET, MOST_TRIES))).collect();
+        asked.into_iter().map(|thread| thread.join().expect("a thread that does not panic")).collect()
+    });
+    let answers = answers.into_iter().collect::<Result<Vec<Answer>>>()?;
+    let wrong: Vec<String> = answers
+        .iter()
+        .filter(|answer| !answer.is_right)
+        .map(|answer| format!("{}: {}", answer.name, answer.found))
+        .collect();
+    ensure!(wrong.is_empty(), "{}", wrong.join("; "));
+    Ok(format!("{} systems, the planted lever first in all", answers.len()))
+}
+
+/// What it takes to ask.
+struct Tools {
+    loadlab: std::path::PathBuf,
+    path: std::ffi::OsString,
+}
+
+impl Tools {
+    fn new() -> Result<Tools> {
+        ready(FOR_PLANTED, false)?;
+        let loadlab = servers::loadlab(None)?;
+        servers::build()?;
+        let path = servers::build_levers()?;
+        Ok(Tools { loadlab, path })
+    }
+
+    fn ask(&self, system: &Planted, budget: &str, most_tries: usize) -> Result<Answer> {
+        let name = format!("{} {}", system.plan, system.case);
+        let out = servers::out().join("levers").join(name.replace(' ', "-"));
+        let plan = servers::sources().join(format!("levers/{}.yaml", system.plan));
+        let mut tries = 0;
+        let answer = loop {
+            tries += 1;
+            let _ = fs::remove_dir_all(&out);
+            let said = ask(&self.loadlab, &self.path, &plan, system.case, budget, &out)
+                .with_context(|| format!("loadlab why, {name}"))?;
+            let answer = judged(system, name.clone(), &said);
+            if answer.is_right || answer.calls_another || tries >= most_tries {
+                break answer;
+            }
+        };
+        let verdict = if answer.is_right { "right" } else { "WRONG" };
+        say(&format!("{:<22} {verdict:<6} {}", answer.name, answer.found));
+        Ok(answer)
+    }
+}
+
+/// What `loadlab why --json` prints.
+fn ask(loadlab: &Path, path: &OsStr, plan: &Path, case: &str, budget: &str, out: &Path) -> Result<Value> {
+    let mut command = program(loadlab);
+    command
+        .arg("why")
+        .arg(plan)
+        .args(["--case", case, "--budget", budget, "--block", "3", "--json", "--quiet"]);
+    command.arg("--out").arg(out).env("PATH", path).stdin(Stdio::null());
+    let ran = captured(&mut command, LONGEST)?;
+    // 4: the generator was too slow for a moment; 6: nothing was certain. The answer shows which.
+    ensure!(matches!(ran.status.code(), Some(0 | 4 | 6)), "{}\n{}{}", ran.status, ran.stdout, ran.stderr);
+    serde_json::from_str(&ran.stdout).with_context(|| ran.stdout.clone())
+}
+
+fn judged(system: &Planted, name: String, said: &Value) -> Answer {
+    let why = &said["why"];
+    let levers: Vec<&Value> = why["levers"].as_array().into_iter().flatten().collect();
+    let is_called = |lever: &&&Value| lever["call"] == "binds";
+    let is_right = match (system.lever, levers.first()) {
+        (Some(wanted), Some(first)) => {
+            first["name"] == wanted && first["call"] == "binds" && why["is_first_apart"] == true
+        }
+        (Some(_), None) => false,
+        (None, _) => levers.iter().filter(is_called).count() == 0,
+    };
+    let raised = levers.first().map(|first| &first["raised"][0]["is_as_predicted"]);
+    let found = why["found"].as_str().or(said["trouble"].as_str()).unwrap_or("nothing");
+    let calls_another =
+        levers.iter().any(|lever| lever["call"] == "binds" && lever["name"].as_str() != system.lever);
+    Answer {
+        name,
+        is_right,
+        calls_another,
+        is_predicted: raised.and_then(Value::as_bool),
+        found: found.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::root::root;
+
+    #[test]
+    fn every_system_has_its_case() {
+        for system in SYSTEMS.iter().chain([&NOTHING]) {
+            let plan = root().join(format!("xtask/planted/levers/{}.yaml", system.plan));
+            let text = fs::read_to_string(plan).unwrap();
+            assert!(
+                system.case == "default" || text.contains(&format!("name: {},", system.case)),
+                "{}",
+                system.case
+            );
+        }
+    }
+
+    #[test]
+    fn an_answer_is_right_only_if_the_planted_lever_is_first_binds_and_is_apart() {
+        let planted = planted("tiers", "mid", "mid CPU");
+        let said = |name: &str, call: &str, is_first_apart: bool| {
+            let raised = json!([{ "is_as_predicted": true }]);
+            let levers = json!([{ "name": name, "call": call, "raised": raised }]);
+            json!({ "why": { "levers": levers, "is_first_apart": is_first_apart, "found": "so" } })
+        };
+        let is_right = |said: &Value| judged(&planted, String::new(), said).is_right;
+        assert!(is_right(&said("mid CPU", "binds", true)));
+        assert!(!is_right(&said("web CPU", "binds", true)));
+        assert!(!is_right(&said("mid CPU", "cannot_tell", true)));
+        assert!(!is_right(&said("mid CPU", "binds", false)));
+        assert!(!is_right(&json!({ "trouble": "it did not come up" })));
+        let idle = |said: &Value| judged(&NOTHING, String::new(), said).is_right;
+        assert!(idle(&said("mid CPU", "free", true)) && !idle(&said("mid CPU", "binds", true)));
+        assert_eq!(judged(&planted, String::new(), &said("mid CPU", "binds", true)).is_predicted, Some(true));
+    }
+}
