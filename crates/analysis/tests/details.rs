@@ -193,7 +193,7 @@ fn details_raise_few_alarms_however_many_there_are() {
 /// is an alarm.
 #[test]
 fn details_raise_few_alarms_at_any_stop() {
-    let (sessions, most) = if IS_LONG { (200, 19) } else { (1, 1) };
+    let (sessions, most) = if IS_LONG { (60, 8) } else { (1, 1) };
     let (mut alarms, mut found) = (0, 0);
     for seed in 0..sessions {
         let shift = Shift { order: 0.12, ..Shift::default() };
