@@ -84,8 +84,8 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
     let cases: Vec<CaseFindings<'_>> =
         run.cases.iter().map(|case| case_findings(run, case, &labels)).collect();
     // Parts of one question differ by intent, so differences are not judged.
-    let is_search = run.manifest.is_one_question();
-    let no_differences = if is_search { None } else { no_differences(run, &cases) };
+    let is_one_question = run.manifest.is_one_question();
+    let no_differences = if is_one_question { None } else { no_differences(run, &cases) };
     let statement = Statement {
         tested: tested(run),
         result: result(run, &cases, &labels),
@@ -112,7 +112,7 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
         pairs: pairs_among(&run.cases.iter().map(|c| &c.facts).collect::<Vec<_>>(), &run.manifest.revisions),
         design: Design::of(&run.manifest),
     };
-    if found.no_differences.is_none() && !is_search {
+    if found.no_differences.is_none() && !is_one_question {
         found.comparisons = differences::within(&found.cases, &found.pairs, found.comparing(found.options()));
     }
     if !are_of_plan {

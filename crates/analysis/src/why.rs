@@ -17,7 +17,10 @@ use crate::student;
 /// All intervals hold together with this probability.
 const CONFIDENCE: f64 = 0.95;
 
-/// Fewest rounds that give an interval worth having: two give one, of twelve standard errors.
+/// Ratios end here: a block in which nothing was answered has none, and a record can hold no infinite number.
+const FURTHEST: f64 = 1e6;
+
+/// Fewest rounds that give an interval worth having: two give one of twelve standard errors.
 pub const FEWEST_ROUNDS: u32 = 4;
 
 /// A block: at most one thing was changed in it.
@@ -47,8 +50,8 @@ pub fn effects(loads: &[&[Block]], changes: usize) -> Vec<Option<Effect>> {
     let effect = |one: &Option<Differences>| {
         one.map(|one| {
             let width = one.width(pooled, known.len() as f64, confidence);
-            let Differences { mean, .. } = one;
-            Effect { value: mean.exp(), low: (mean - width).exp(), high: (mean + width).exp() }
+            let ratio = |ln: f64| ln.exp().clamp(1.0 / FURTHEST, FURTHEST);
+            Effect { value: ratio(one.mean), low: ratio(one.mean - width), high: ratio(one.mean + width) }
         })
     };
     all.iter().map(effect).collect()
@@ -197,7 +200,12 @@ mod tests {
         assert_eq!(effects(&[&one], 1), [None]);
         // Nothing was answered in one block: certain of nothing, and no panic.
         let dead = blocks(&[(None, 100.0), (Some(0), 0.0), (None, 100.0), (Some(0), 90.0), (None, 100.0)]);
-        assert_eq!(call(effects(&[&dead], 1)[0].unwrap(), 0.05), LeverCall::CannotTell);
+        let found = effects(&[&dead], 1)[0].unwrap();
+        assert_eq!(call(found, 0.05), LeverCall::CannotTell);
+        // All of it can be written and read again.
+        for effect in [found, elasticity(found, 0.9), predicted(found, 0.9, 1.1, None)] {
+            assert!([effect.value, effect.low, effect.high].iter().all(|end| end.is_finite()), "{effect:?}");
+        }
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn mistakes_are_reported_before_anything_runs() {
         &["plan.yaml", "--expect", "p50 < 5ms", "--users", "0..3"],
         &["the lowest level must be at least 1"],
     );
-    check(&["two.yaml", "--expect", "p50 < 5ms"], &["the plan has 2 cases", "hint: choose it with --case"]);
+    check(&["two.yaml", "--expect", "p50 < 5ms"], &["the plan has 2 cases", "hint: --case names it"]);
     check(&["stages.yaml", "--expect", "p50 < 5ms"], &["`load` has stages", "hint:"]);
     check(
         &["plan.yaml", "--expect", "p50 < 5ms", "--load", "other"],

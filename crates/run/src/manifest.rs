@@ -47,7 +47,10 @@ impl Record {
     /// # Errors
     /// The folder is not empty, or cannot be created.
     pub fn begin(plan: &Plan, how: &RunOptions) -> Result<Record, StoreError> {
-        let manifest = manifest_of(plan, how);
+        Record::create(manifest_of(plan, how), how)
+    }
+
+    fn create(manifest: Manifest, how: &RunOptions) -> Result<Record, StoreError> {
         let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
         Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
@@ -86,9 +89,7 @@ impl Record {
         manifest.cases.clear();
         manifest.trials = 1;
         manifest.search = Some(facts);
-        let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
-        let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
-        Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
+        Record::create(manifest, how)
     }
 
     /// The record of a proof by intervention: its loads become its cases as they are made.
@@ -102,9 +103,7 @@ impl Record {
         manifest.expect.clear();
         manifest.trials = 1;
         manifest.why = Some(facts);
-        let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
-        let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
-        Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
+        Record::create(manifest, how)
     }
 
     /// What a proof has found; written with the next case, and at the end.

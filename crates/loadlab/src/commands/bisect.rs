@@ -17,6 +17,7 @@ use loadlab_system::{Cancel, guardian, open_files};
 use serde_json::{Value, json};
 
 use super::check::{self, ReadPlan};
+use super::only_case;
 use super::revisions::git::Repository;
 use super::revisions::{Trees, changes};
 use super::run::{GUARDIAN, default_out, own_exe, usual};
@@ -111,12 +112,8 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, 
         let set = args.set.iter().cloned().chain([("figures".to_owned(), figures)]).collect();
         (read, choice) = read_with(set)?;
     }
-    let [case] = read.plan.cases() else {
-        let names: Vec<String> = read.plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
-        let why = format!("the plan has {} cases, and one is searched for", names.len());
-        let hint = format!("--case names it: {}", names.join(", "));
-        return Err(Ended::error(Exit::BadPlan, format!("{why}\nhint: {hint}")));
-    };
+    let case = only_case(&read.plan, "one is searched for")
+        .map_err(|message| Ended::error(Exit::BadPlan, message))?;
     let found = case.figures.iter().find(|f| f.name == args.figure);
     let facts = loadlab_run::figures_of_case(case).into_iter().find(|f| f.name == args.figure);
     match (found, facts) {

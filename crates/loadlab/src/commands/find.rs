@@ -1,6 +1,6 @@
 //! `loadlab find`: a plan or a URL with its expectations → the highest load that meets them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
@@ -16,8 +16,9 @@ use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::url_plan::{self, Keys};
+use super::{never_began, only_case};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
-use crate::exit::{Ended, note};
+use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
 use crate::{output, runs, signals};
 
@@ -74,7 +75,7 @@ pub fn command(args: &FindArgs) -> Ended {
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(found) => finish(args, &found),
-        Err(error) => never_began(args, &how, &error),
+        Err(error) => never_began(&how.out, args.progress.quiet, &error),
     };
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
 }
@@ -140,14 +141,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
 
 /// What is varied, in which range, and how long each trial takes.
 fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
-    let [case] = plan.cases() else {
-        let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
-        return Err(format!(
-            "the plan has {} cases, but `find` searches one\nhint: choose it with --case: {}",
-            names.len(),
-            names.join(", ")
-        ));
-    };
+    let case = only_case(plan, "one is searched")?;
     let load = load_of(args, case)?;
     let varied = &case.loads[load];
     let is_open = matches!(varied.model, plan::Model::Open { .. });
@@ -211,15 +205,6 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     how.watch = watch_at(args)?;
     how.is_watched = !args.progress.quiet || args.ui.ui.is_some();
     Ok(how)
-}
-
-/// Nothing was measured; if there is a record, it states why.
-fn never_began(args: &FindArgs, how: &RunOptions, error: &RunError) -> Ended {
-    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    if is_ours && Path::new(&how.out).join("manifest.json").is_file() && !args.progress.quiet {
-        note(&format!("the record so far is in {}", how.out.display()));
-    }
-    Ended::error(error.exit(), error)
 }
 
 fn finish(args: &FindArgs, found: &SearchResult) -> Ended {

@@ -28,9 +28,33 @@ pub mod why;
 use std::path::Path;
 
 use loadlab_analysis::Exit;
+use loadlab_plan::{Case, Plan};
+use loadlab_run::RunError;
 
-use crate::exit::Ended;
+use crate::exit::{Ended, note};
 use crate::output;
+
+/// Nothing was measured; if there is a record of ours, it states why.
+fn never_began(out: &Path, is_quiet: bool, error: &RunError) -> Ended {
+    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
+    if is_ours && out.join("manifest.json").is_file() && !is_quiet {
+        note(&format!("the record so far is in {}", out.display()));
+    }
+    Ended::error(error.exit(), error)
+}
+
+/// The only case of a plan, for a command that is about one: `asks` says what it does with it.
+///
+/// # Errors
+/// In words, with the cases there are.
+fn only_case<'a>(plan: &'a Plan, asks: &str) -> Result<&'a Case, String> {
+    let [case] = plan.cases() else {
+        let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
+        let (count, names) = (names.len(), names.join(", "));
+        return Err(format!("the plan has {count} cases, and {asks}\nhint: --case names it: {names}"));
+    };
+    Ok(case)
+}
 
 /// Writes to the file that the user named, or else to standard output.
 ///

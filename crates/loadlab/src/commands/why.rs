@@ -1,20 +1,20 @@
 //! `loadlab why`: a plan → what holds its system back, proven by changing one limit at a time.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::Path;
 
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{Case, Plan};
-use loadlab_run::{RunError, RunEvent, WhyRequest, WhyResult, unfit_for_why, why};
+use loadlab_run::{RunEvent, WhyRequest, WhyResult, unfit_for_why, why};
 use loadlab_system::open_files;
 
 use super::check::{self, ReadPlan};
 use super::report;
 use super::run::{default_out, usual};
+use super::{never_began, only_case};
 use crate::args::serving::MetricsTargets;
 use crate::args::{PlanArgs, PlanChoice, WhyArgs};
-use crate::exit::{Ended, note};
+use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
 use crate::{output, runs, signals};
 
@@ -61,7 +61,7 @@ pub fn command(args: &WhyArgs) -> Ended {
     view.done();
     match result {
         Ok(found) => finish(args, &found),
-        Err(error) => never_began(args, &how.out, &error),
+        Err(error) => never_began(&how.out, args.progress.quiet, &error),
     }
 }
 
@@ -80,27 +80,11 @@ fn read_plan(args: &WhyArgs) -> Result<ReadPlan, Ended> {
 
 /// The only case of the plan, if its loads can be held steady.
 fn the_case(plan: &Plan) -> Result<&Case, String> {
-    let [case] = plan.cases() else {
-        let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
-        return Err(format!(
-            "the plan has {} cases, and one is asked about\nhint: --case names it: {}",
-            names.len(),
-            names.join(", ")
-        ));
-    };
+    let case = only_case(plan, "one is asked about")?;
     match unfit_for_why(case) {
         Some((message, hint)) => Err(format!("{message}\nhint: {hint}")),
         None => Ok(case),
     }
-}
-
-/// Nothing was measured; if there is a record, it states why.
-fn never_began(args: &WhyArgs, out: &Path, error: &RunError) -> Ended {
-    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    if is_ours && out.join("manifest.json").is_file() && !args.progress.quiet {
-        note(&format!("the record so far is in {}", out.display()));
-    }
-    Ended::error(error.exit(), error)
 }
 
 fn finish(args: &WhyArgs, found: &WhyResult) -> Ended {

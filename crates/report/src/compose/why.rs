@@ -45,12 +45,24 @@ fn section(why: &WhyFacts) -> Section {
     let mut remarks: Vec<Remark> =
         not_raised.map(|(lever, reason)| remark(&format!("{} not raised", lever.name), reason)).collect();
     remarks.extend(why.not_tried.iter().map(|one| remark(&format!("{} not tried", one.name), &one.why)));
+    remarks.extend(left_out(why));
     blocks.extend((!remarks.is_empty()).then_some(Block::Remarks(remarks)));
     Section::new("why", "What each limit costs", blocks)
 }
 
 fn remark(label: &str, text: &str) -> Remark {
     Remark { weight: Weight::Plain, label: label.to_owned(), text: text.to_owned(), hint: None }
+}
+
+/// Blocks that say nothing: too many of them leave too little.
+fn left_out(why: &WhyFacts) -> Option<Remark> {
+    let missing = why.blocks.iter().filter(|block| block.goodput_per_s.is_none()).count();
+    let text = format!(
+        "{missing} of {} blocks are not counted: their change took more than a second to make, or some of their seconds \
+         are missing",
+        why.blocks.len()
+    );
+    (missing > 0).then(|| Remark { weight: Weight::Doubtful, ..remark("left out", &text) })
 }
 
 fn weight(call: LeverCall) -> Weight {

@@ -68,7 +68,8 @@ impl Actor<'_> {
             if let Some(why) = error {
                 let text = format!("`{}` could not be set back: {why}", event.text);
                 (self.emit)(RunEvent::Note(text.clone()));
-                self.state.event(EventKind::Note { text });
+                self.state.event(EventKind::Failed { text: text.clone() });
+                self.state.spoil(AbortReason::Command(text));
             }
         }
     }

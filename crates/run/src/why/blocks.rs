@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use loadlab_analysis::why::Block;
 use loadlab_plan::{Case, EventSpec};
 use loadlab_record::Histogram;
+use loadlab_record::event::{Event, EventKind};
+use loadlab_record::hlog::Interval;
 use loadlab_record::load::Tick;
 use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
@@ -48,6 +50,8 @@ struct Planned {
     change: Option<usize>,
     from_s: u64,
     to_s: u64,
+    /// Its change was made in time, and all of its seconds are there; known once it was measured.
+    counts: bool,
 }
 
 /// How long so many rounds of this many changes take, seconds.
@@ -69,7 +73,7 @@ impl<'a> Blocks<'a> {
         let planned =
             [(1, None)].into_iter().chain(changed).zip(0..).map(|((round, change), number): (_, u64)| {
                 let from_s = WARM_UP_S + number * block_s;
-                Planned { round, change, from_s, to_s: from_s + block_s }
+                Planned { round, change, from_s, to_s: from_s + block_s, counts: false }
             });
         let planned: Vec<Planned> = planned.collect();
         let length_s = planned.last().map_or(WARM_UP_S, |last| last.to_s);
@@ -119,7 +123,15 @@ impl<'a> Blocks<'a> {
     }
 
     /// What was measured in each block, in order.
-    pub fn facts(&self, case: &str, trial: &TrialRecord, loads: usize) -> Vec<BlockFacts> {
+    pub fn measure(&mut self, case: &str, trial: &TrialRecord, loads: usize) -> Vec<BlockFacts> {
+        let made_s = made_s(&trial.events);
+        for (place, block) in self.planned.iter_mut().enumerate() {
+            // Every block but the first begins with a change, or with the end of one.
+            let made_s = place.checked_sub(1).map_or(Some(0.0), |place| made_s.get(place).copied());
+            let is_in_time = made_s.is_some_and(|made_s| made_s <= (block.from_s + SETTLES_S) as f64);
+            let goodput = goodput(&trial.ticks, block.from_s + SETTLES_S, block.to_s, loads);
+            block.counts = is_in_time && goodput.is_some();
+        }
         let of = |block: &Planned| {
             let from_s = block.from_s + SETTLES_S;
             BlockFacts {
@@ -128,7 +140,7 @@ impl<'a> Blocks<'a> {
                 change: block.change.map_or_else(String::new, |change| self.changes[change].words()),
                 from_s,
                 to_s: block.to_s,
-                goodput_per_s: goodput(&trial.ticks, from_s, block.to_s, loads),
+                goodput_per_s: goodput(&trial.ticks, from_s, block.to_s, loads).filter(|_| block.counts),
             }
         };
         self.planned.iter().map(of).collect()
@@ -151,9 +163,7 @@ impl<'a> Blocks<'a> {
         (all, censored): (&mut Histogram, &mut Histogram),
     ) {
         for (from_s, to_s) in self.stretches(change) {
-            let within = |i: &&loadlab_record::hlog::Interval| {
-                i.from_s >= from_s as f64 - EDGE_S && i.to_s() <= to_s as f64 + EDGE_S
-            };
+            let within = |i: &&Interval| is_within((i.from_s, i.to_s()), (from_s, to_s));
             for interval in trial.intervals.iter().filter(within) {
                 if interval.is("response") {
                     interval.merge_into(all);
@@ -180,7 +190,7 @@ impl<'a> Blocks<'a> {
     }
 
     fn stretches(&self, change: Option<usize>) -> Vec<(u64, u64)> {
-        let blocks = self.planned.iter().filter(|block| block.change == change);
+        let blocks = self.planned.iter().filter(|block| block.counts && block.change == change);
         blocks.map(|block| (block.from_s + SETTLES_S, block.to_s)).collect()
     }
 }
@@ -188,17 +198,30 @@ impl<'a> Blocks<'a> {
 /// Seconds begin and end this precisely.
 const EDGE_S: f64 = 0.05;
 
+/// Whether a stretch of time is part of these seconds. What is left after the last of them is not, however short it is:
+/// answers of requests that the load did not wait for.
+fn is_within((begins_s, ends_s): (f64, f64), (from_s, to_s): (u64, u64)) -> bool {
+    let (from_s, to_s) = (from_s as f64, to_s as f64);
+    let middle_s = (begins_s + ends_s) / 2.0;
+    begins_s >= from_s - EDGE_S && ends_s <= to_s + EDGE_S && (from_s..to_s).contains(&middle_s)
+}
+
+/// When the events of a load were carried out, in order: a command may take a while.
+fn made_s(events: &[Event]) -> Vec<f64> {
+    let made = |event: &&Event| matches!(event.what, EventKind::Action { error: None, .. });
+    events.iter().filter(made).map(|event| event.at_s).collect()
+}
+
 /// Successful responses per second; `None` if not all of these seconds are there, each on its own.
 fn goodput(ticks: &[Tick], from_s: u64, to_s: u64, loads: usize) -> Option<f64> {
-    let (from_s, to_s) = (from_s as f64, to_s as f64);
-    let within = |tick: &&Tick| tick.from_s >= from_s - EDGE_S && tick.to_s <= to_s + EDGE_S;
+    let seconds = (to_s - from_s) as f64;
+    let within = |tick: &&Tick| is_within((tick.from_s, tick.to_s), (from_s, to_s));
     let (mut ok, mut covered_s) = (0, 0.0);
     for tick in ticks.iter().filter(within) {
         ok += tick.counts.ok;
         covered_s += tick.to_s - tick.from_s;
     }
-    let wanted_s = (to_s - from_s) * loads as f64;
-    (covered_s > wanted_s - EDGE_S).then(|| ok as f64 / (to_s - from_s))
+    (covered_s > seconds * loads as f64 - EDGE_S).then(|| ok as f64 / seconds)
 }
 
 fn cpu_s(sample: &Sample) -> Option<f64> {
@@ -290,6 +313,36 @@ mod tests {
     }
 
     #[test]
+    fn a_block_whose_change_came_late_does_not_count() {
+        let lever = lever("a");
+        let mut blocks = Blocks::new(vec![Change { lever: &lever, setting: &lever.less }], 2, 3, 1);
+        let mut trial = TrialRecord::empty(1, std::path::PathBuf::new());
+        let tick = |s: u64| Tick {
+            from_s: s as f64,
+            to_s: s as f64 + 1.0,
+            counts: Counts { ok: 10, ..Counts::default() },
+            ..Tick::default()
+        };
+        trial.ticks = (0..blocks.length_s).map(tick).collect();
+        let acted = |at_s: f64, error: Option<&str>| Event {
+            at_s,
+            what: EventKind::Action {
+                what: "a: 0.9".into(),
+                components: Vec::new(),
+                error: error.map(str::to_owned),
+            },
+        };
+        // From 3 s on blocks of 3 s: planned, less, planned, less, planned. The second change takes 1.2 s, and the last
+        // one is never set back.
+        trial.events = vec![acted(6.01, None), acted(9.9, None), acted(13.2, None), acted(15.0, Some("no"))];
+        let facts = blocks.measure("x", &trial, 1);
+        let counted: Vec<bool> = facts.iter().map(|block| block.goodput_per_s.is_some()).collect();
+        assert_eq!(counted, [true, true, true, false, false]);
+        assert_eq!(blocks.measured(&facts).iter().map(|block| block.place).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(blocks.stretches(Some(0)), [(7, 9)]);
+    }
+
+    #[test]
     fn a_block_counts_only_if_all_of_its_seconds_are_there() {
         let tick = |from_s: f64, to_s: f64, ok: u64| Tick {
             from_s,
@@ -304,6 +357,9 @@ mod tests {
         assert_eq!(goodput(&ticks, 5, 7, 1), None);
         assert_eq!(goodput(&ticks, 7, 9, 1), None);
         assert_eq!(goodput(&ticks, 4, 6, 2), None, "the other load has none");
+        // Answers after the load's end are no part of its last second, nor of its first those of the second before.
+        let last = [tick(2.98, 3.0, 5), tick(3.0, 4.0, 10), tick(4.0, 4.03, 7)];
+        assert_eq!(goodput(&last, 3, 4, 1), Some(10.0));
         let points = [(0.5, 1.0), (1.5, 2.0), (2.5, 4.0)];
         assert_eq!(
             [at(&points, 1.0), at(&points, 2.0), at(&points, 0.2), at(&points, 3.0)],

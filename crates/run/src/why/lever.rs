@@ -181,6 +181,8 @@ fn lever(
 
 fn limited(component: &ComponentSpec, limit: LimitName, planned: f64, factor: f64) -> Setting {
     let value = match limit {
+        // To be set back as it was.
+        _ if factor == 1.0 => planned,
         LimitName::Cpu => (planned * factor * 1e5).round() / 1e5,
         _ => (planned * factor).round(),
     };

@@ -4,6 +4,7 @@
 //! in blocks, each with one lever a step tighter, in random order with blocks without a change
 //! ([`loadlab_analysis::why`]). The third gives more of the lever that cost most. Each is a case of the record.
 
+mod answer;
 mod blocks;
 mod lever;
 
@@ -16,7 +17,7 @@ use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{TrialRecord, read_run};
 use loadlab_record::summary::Summary;
 use loadlab_record::units::format_duration_ns;
-use loadlab_record::why::{LeverCall, LeverFacts, NextFacts, WhyFacts};
+use loadlab_record::why::{LeverCall, LeverFacts, WhyFacts};
 use loadlab_system::Cancel;
 
 use crate::conduct::{RunError, allowed_of, never_began, prepare};
@@ -28,6 +29,7 @@ use crate::site::durability::Ids;
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
+use crate::why::answer::{Headroom, found, headroom, used, what_gives_next};
 use crate::why::blocks::{Blocks, Change, WARM_UP_S, as_load, rounds_s, rounds_within};
 use crate::why::lever::{Lever, Usage, levers};
 use crate::{host, logs};
@@ -42,10 +44,6 @@ const MOST_LOADS: u64 = 3;
 const MEASURED_S: u64 = 6;
 /// The share of the budget that goes to tightening, if something can be raised.
 const LESS_SHARE: f64 = 0.6;
-/// A CPU limit of which this share is used gives.
-const GIVES_AT: f64 = 0.9;
-/// A limit that gives at so many times the goodput that was reached explains that it was no more.
-const NEAR: f64 = 1.1;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What to prove.
@@ -382,12 +380,12 @@ impl Proof<'_> {
         record: &mut Record,
         site: &mut RunningSystem,
         name: &str,
-        blocks: Blocks<'b>,
+        mut blocks: Blocks<'b>,
     ) -> Option<Part<'b>> {
         let mut case = as_load(self.base, name, blocks.length_s);
         case.events = blocks.events();
         let Loaded { trial, .. } = self.load(record, site, case, &blocks.restore())?;
-        let facts = blocks.facts(name, &trial, self.base.loads.len());
+        let facts = blocks.measure(name, &trial, self.base.loads.len());
         let measured = blocks.measured(&facts);
         self.facts.blocks.extend(facts);
         Some(Part { blocks, trial, measured })
@@ -529,118 +527,4 @@ fn usage(trial: &TrialRecord, name: &str) -> Usage {
     let busiest: Vec<f64> = threads.filter_map(|threads| threads.busiest_cores).collect();
     let mean = (!busiest.is_empty()).then(|| busiest.iter().sum::<f64>() / busiest.len() as f64);
     Usage { cores: None, busiest_cores: mean }
-}
-
-/// The component that gives next, and the goodput at which it does.
-struct Headroom {
-    name: String,
-    /// As a share of the present goodput.
-    goodput: f64,
-}
-
-/// Which CPU limit the system reaches next if the goodput grows, and when, from what is used of each; those of the first
-/// lever's own component aside.
-fn headroom(base: &Case, summary: &Summary, first: Option<&LeverFacts>) -> Option<Headroom> {
-    let own = first.and_then(|first| first.component.as_deref());
-    let components = base.system.components.iter().filter(|c| Some(c.name.as_str()) != own);
-    let of = |component: &loadlab_plan::ComponentSpec| {
-        let limit = component.limits.cpu_cores?;
-        let used = summary.components.get(&component.name)?.cpu_percent.mean? / 100.0;
-        (used > 0.0).then(|| Headroom { name: format!("{} CPU", component.name), goodput: limit / used })
-    };
-    components.filter_map(of).min_by(|a, b| a.goodput.total_cmp(&b.goodput))
-}
-
-/// How much of its CPU limit each component used, where it has one, the most first.
-fn used(
-    base: &Case,
-    cores: &std::collections::BTreeMap<String, f64>,
-    (lever, factor): (&Lever, f64),
-) -> Vec<(String, f64)> {
-    let is_raised = |name: &str| lever.facts.kind == "cpu" && lever.facts.component.as_deref() == Some(name);
-    let of = |component: &loadlab_plan::ComponentSpec| {
-        let limit = component.limits.cpu_cores?;
-        let limit = if is_raised(&component.name) { limit * factor } else { limit };
-        Some((component.name.clone(), cores.get(&component.name)? / limit))
-    };
-    let mut used: Vec<(String, f64)> = base.system.components.iter().filter_map(of).collect();
-    used.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    used
-}
-
-/// What gives once the first lever is raised: the CPU limit that is used up then, or that will be, by what was used as
-/// planned.
-fn what_gives_next(lever: &LeverFacts, expected: Option<Headroom>) -> Option<NextFacts> {
-    let gains = lever.raised.iter().filter_map(|raised| raised.goodput.map(|goodput| goodput.value));
-    let goodput = gains.max_by(f64::total_cmp)?;
-    let last = lever.raised.last()?;
-    let own = lever.component.as_ref().filter(|_| lever.kind == "cpu");
-    let full = |name: &String, share: f64| share >= GIVES_AT && Some(name) != own;
-    if let Some((name, share)) = last.used.iter().find(|(name, share)| full(name, *share)) {
-        let text = format!(
-            "with {} for {}, {name} used {:.0} % of its CPU limit",
-            last.to,
-            lever.name,
-            share * 100.0
-        );
-        return Some(NextFacts { name: Some(format!("{name} CPU")), goodput, text });
-    }
-    let is_own_full = last.used.iter().any(|(name, share)| Some(name) == own && *share >= GIVES_AT);
-    let still = format!("with {} all of {} is still used", last.to, lever.name);
-    match expected {
-        Some(Headroom { name, goodput: at }) if is_own_full || at <= goodput * NEAR => {
-            let text = format!("by what {name} used as planned, it gives at about {at:.2} × this goodput");
-            let text = if is_own_full { format!("{still}; {text}") } else { text };
-            Some(NextFacts { name: Some(name), goodput: at.max(goodput), text })
-        }
-        _ if is_own_full => Some(NextFacts { name: Some(lever.name.clone()), goodput, text: still }),
-        _ => {
-            let text = format!("with {} no CPU limit is reached: something else gives next", last.to);
-            Some(NextFacts { name: None, goodput, text })
-        }
-    }
-}
-
-/// The answer in a sentence.
-fn found(facts: &WhyFacts) -> String {
-    let percent = |ratio: f64| (1.0 - ratio) * 100.0;
-    let binding: Vec<&LeverFacts> = facts.levers.iter().filter(|l| l.call == LeverCall::Binds).collect();
-    let margin = facts.margin * 100.0;
-    let Some((first, goodput)) = binding.first().and_then(|first| Some((*first, first.goodput?))) else {
-        let open: Vec<&str> = facts
-            .levers
-            .iter()
-            .filter(|l| l.call == LeverCall::CannotTell)
-            .map(|l| l.name.as_str())
-            .collect();
-        return match open.as_slice() {
-            [] => format!(
-                "no lever holds this load back: a step of each costs less than {margin:.0} % of the goodput"
-            ),
-            open => format!(
-                "too few rounds to tell whether {} holds it back: --budget gives more",
-                open.join(" or ")
-            ),
-        };
-    };
-    let change = match first.factor {
-        factor if factor > 1.0 => format!("{:.0} % more", (factor - 1.0) * 100.0),
-        factor => format!("{:.0} % less", (1.0 - factor) * 100.0),
-    };
-    let half = (percent(goodput.low) - percent(goodput.high)) / 2.0;
-    let mut text =
-        format!("{}: {change} costs {:.1} ± {half:.1} % of the goodput", first.name, percent(goodput.value));
-    if !facts.is_first_apart
-        && let Some(second) = facts.levers.get(1)
-    {
-        text.push_str(&format!("; {} may cost as much: their intervals overlap", second.name));
-    }
-    if let Some((raised, gain)) = first.raised.first().and_then(|r| Some((r, r.goodput?))) {
-        text.push_str(&format!("; {} brings {:+.1} %", raised.to, (gain.value - 1.0) * 100.0));
-    }
-    if let Some(next) = &facts.next {
-        let name = next.name.as_deref().unwrap_or("something else");
-        text.push_str(&format!("; {name} gives next, at about {:.2} × this goodput", next.goodput));
-    }
-    text
 }

@@ -1,0 +1,221 @@
+//! What follows from what was measured: what gives next, and the answer in a sentence.
+
+use std::collections::BTreeMap;
+
+use loadlab_plan::{Case, ComponentSpec};
+use loadlab_record::summary::Summary;
+use loadlab_record::why::{LeverCall, LeverFacts, NextFacts, WhyFacts};
+
+use crate::why::lever::Lever;
+
+/// A CPU limit of which this share is used gives.
+const GIVES_AT: f64 = 0.9;
+/// A limit that gives at so many times the goodput that was reached explains that it was no more.
+const NEAR: f64 = 1.1;
+
+/// The component that gives next, and the goodput at which it does.
+pub struct Headroom {
+    /// In words: `web CPU`.
+    pub name: String,
+    /// As a share of the present goodput.
+    pub goodput: f64,
+}
+
+/// Which CPU limit the system reaches next if the goodput grows, and when, from what is used of each; those of the first
+/// lever's own component aside.
+pub fn headroom(base: &Case, summary: &Summary, first: Option<&LeverFacts>) -> Option<Headroom> {
+    let own = first.and_then(|first| first.component.as_deref());
+    let components = base.system.components.iter().filter(|c| Some(c.name.as_str()) != own);
+    let of = |component: &ComponentSpec| {
+        let limit = component.limits.cpu_cores?;
+        let used = summary.components.get(&component.name)?.cpu_percent.mean? / 100.0;
+        (used > 0.0).then(|| Headroom { name: format!("{} CPU", component.name), goodput: limit / used })
+    };
+    components.filter_map(of).min_by(|a, b| a.goodput.total_cmp(&b.goodput))
+}
+
+/// How much of its CPU limit each component used, where it has one, the most first.
+pub fn used(
+    base: &Case,
+    cores: &BTreeMap<String, f64>,
+    (lever, factor): (&Lever, f64),
+) -> Vec<(String, f64)> {
+    let is_raised = |name: &str| lever.facts.kind == "cpu" && lever.facts.component.as_deref() == Some(name);
+    let of = |component: &ComponentSpec| {
+        let limit = component.limits.cpu_cores?;
+        let limit = if is_raised(&component.name) { limit * factor } else { limit };
+        Some((component.name.clone(), cores.get(&component.name)? / limit))
+    };
+    let mut used: Vec<(String, f64)> = base.system.components.iter().filter_map(of).collect();
+    used.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    used
+}
+
+/// What gives once the first lever is raised: the CPU limit that is used up then, or that will be, by what was used as
+/// planned.
+pub fn what_gives_next(lever: &LeverFacts, expected: Option<Headroom>) -> Option<NextFacts> {
+    let gains = lever.raised.iter().filter_map(|raised| raised.goodput.map(|goodput| goodput.value));
+    let goodput = gains.max_by(f64::total_cmp)?;
+    let last = lever.raised.last()?;
+    let own = lever.component.as_ref().filter(|_| lever.kind == "cpu");
+    let full = |name: &String, share: f64| share >= GIVES_AT && Some(name) != own;
+    if let Some((name, share)) = last.used.iter().find(|(name, share)| full(name, *share)) {
+        let text = format!(
+            "with {} for {}, {name} used {:.0} % of its CPU limit",
+            last.to,
+            lever.name,
+            share * 100.0
+        );
+        return Some(NextFacts { name: Some(format!("{name} CPU")), goodput, text });
+    }
+    let is_own_full = last.used.iter().any(|(name, share)| Some(name) == own && *share >= GIVES_AT);
+    let still = format!("with {} all of {} is still used", last.to, lever.name);
+    match expected {
+        Some(Headroom { name, goodput: at }) if is_own_full || at <= goodput * NEAR => {
+            let text = format!("by what {name} used as planned, it gives at about {at:.2} × this goodput");
+            let text = if is_own_full { format!("{still}; {text}") } else { text };
+            Some(NextFacts { name: Some(name), goodput: at.max(goodput), text })
+        }
+        _ if is_own_full => Some(NextFacts { name: Some(lever.name.clone()), goodput, text: still }),
+        _ => {
+            let text = format!("with {} no CPU limit is reached: something else gives next", last.to);
+            Some(NextFacts { name: None, goodput, text })
+        }
+    }
+}
+
+/// The answer in a sentence.
+pub fn found(facts: &WhyFacts) -> String {
+    let percent = |ratio: f64| (1.0 - ratio) * 100.0;
+    let binding: Vec<&LeverFacts> = facts.levers.iter().filter(|l| l.call == LeverCall::Binds).collect();
+    let margin = facts.margin * 100.0;
+    let Some((first, goodput)) = binding.first().and_then(|first| Some((*first, first.goodput?))) else {
+        let open: Vec<&str> = facts
+            .levers
+            .iter()
+            .filter(|l| l.call == LeverCall::CannotTell)
+            .map(|l| l.name.as_str())
+            .collect();
+        return match open.as_slice() {
+            [] => format!(
+                "no lever holds this load back: a step of each costs less than {margin:.0} % of the goodput"
+            ),
+            open => format!(
+                "too few rounds to tell whether {} holds it back: --budget gives more",
+                open.join(" or ")
+            ),
+        };
+    };
+    let change = match first.factor {
+        factor if factor > 1.0 => format!("{:.0} % more", (factor - 1.0) * 100.0),
+        factor => format!("{:.0} % less", (1.0 - factor) * 100.0),
+    };
+    let half = (percent(goodput.low) - percent(goodput.high)) / 2.0;
+    let mut text =
+        format!("{}: {change} costs {:.1} ± {half:.1} % of the goodput", first.name, percent(goodput.value));
+    if !facts.is_first_apart
+        && let Some(second) = facts.levers.get(1)
+    {
+        text.push_str(&format!("; {} may cost as much: their intervals overlap", second.name));
+    }
+    if let Some((raised, gain)) = first.raised.first().and_then(|r| Some((r, r.goodput?))) {
+        text.push_str(&format!("; {} brings {:+.1} %", raised.to, (gain.value - 1.0) * 100.0));
+    }
+    if let Some(next) = &facts.next {
+        let name = next.name.as_deref().unwrap_or("something else");
+        text.push_str(&format!("; {name} gives next, at about {:.2} × this goodput", next.goodput));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_record::why::{Effect, RaisedFacts};
+
+    use super::*;
+
+    fn around(value: f64) -> Option<Effect> {
+        Some(Effect { value, low: value - 0.01, high: value + 0.01 })
+    }
+
+    fn lever(name: &str, call: LeverCall, goodput: f64) -> LeverFacts {
+        let component = name.split_once(' ').map(|(component, _)| component.to_owned());
+        let kind = if component.is_some() { "cpu" } else { "lever" }.to_owned();
+        LeverFacts {
+            name: name.to_owned(),
+            component,
+            kind,
+            factor: 0.9,
+            goodput: around(goodput),
+            call,
+            ..LeverFacts::default()
+        }
+    }
+
+    fn raised(to: &str, goodput: f64, used: &[(&str, f64)]) -> RaisedFacts {
+        let used = used.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
+        RaisedFacts { to: to.to_owned(), goodput: around(goodput), used, ..RaisedFacts::default() }
+    }
+
+    #[test]
+    fn what_gives_next_is_what_is_used_up_then_or_will_be() {
+        let web = |goodput: f64| Some(Headroom { name: "web CPU".to_owned(), goodput });
+        let check =
+            |raises: Vec<RaisedFacts>, expected: Option<Headroom>, name: Option<&str>, goodput: f64| {
+                let db = LeverFacts { raised: raises, ..lever("db CPU", LeverCall::Binds, 0.9) };
+                let next = what_gives_next(&db, expected).expect("something was raised");
+                assert_eq!((next.name.as_deref(), next.goodput), (name, goodput), "{}", next.text);
+            };
+        // Another limit is used up after the largest raise: what was reached is where it gives.
+        let both = || {
+            vec![
+                raised("55% CPU", 1.1, &[("db", 0.99)]),
+                raised("2 cores", 1.4, &[("web", 0.97), ("db", 0.4)]),
+            ]
+        };
+        check(both(), web(1.3), Some("web CPU"), 1.4);
+        // All of the lever is still used: what others used as planned says when they give.
+        check(vec![raised("55% CPU", 1.1, &[("db", 0.99), ("web", 0.8)])], web(1.38), Some("web CPU"), 1.38);
+        check(vec![raised("55% CPU", 1.1, &[("db", 0.99)])], None, Some("db CPU"), 1.1);
+        // Nothing is used up. A limit that is near explains it, one far away does not.
+        let none = || vec![raised("2 cores", 1.2, &[("web", 0.85), ("db", 0.5)])];
+        check(none(), web(1.25), Some("web CPU"), 1.25);
+        check(none(), web(3.0), None, 1.2);
+        assert!(what_gives_next(&lever("db CPU", LeverCall::Binds, 0.9), web(1.3)).is_none());
+    }
+
+    #[test]
+    fn the_answer_in_a_sentence() {
+        let facts = |levers: Vec<LeverFacts>, is_first_apart: bool| WhyFacts {
+            margin: 0.05,
+            levers,
+            is_first_apart,
+            ..WhyFacts::default()
+        };
+        let (db, web) = (lever("db CPU", LeverCall::Binds, 0.9), lever("web CPU", LeverCall::Free, 0.99));
+        assert_eq!(
+            found(&facts(vec![db.clone(), web.clone()], true)),
+            "db CPU: 10 % less costs 10.0 ± 1.0 % of the goodput"
+        );
+        let longer = LeverFacts { factor: 1.1, ..lever("db delay", LeverCall::Binds, 0.92) };
+        let more = LeverFacts { raised: vec![raised("36 ms", 1.08, &[])], ..longer };
+        let said = found(&WhyFacts {
+            next: Some(NextFacts { name: None, goodput: 1.5, text: String::new() }),
+            ..facts(vec![more, web.clone()], false)
+        });
+        assert_eq!(
+            said,
+            "db delay: 10 % more costs 8.0 ± 1.0 % of the goodput; web CPU may cost as much: their intervals overlap; \
+             36 ms brings +8.0 %; something else gives next, at about 1.50 × this goodput"
+        );
+        assert_eq!(
+            found(&facts(vec![web.clone()], true)),
+            "no lever holds this load back: a step of each costs less than 5 % of the goodput"
+        );
+        let open = lever("db CPU", LeverCall::CannotTell, 0.94);
+        assert!(
+            found(&facts(vec![open, web], false))
+                .starts_with("too few rounds to tell whether db CPU holds it back")
+        );
+    }
+}
