@@ -30,7 +30,7 @@ pub struct Block {
     pub place: u32,
     /// Which change, from 0; `None`: nothing was changed.
     pub change: Option<usize>,
-    /// Successful responses per second, above 0 where anything can be said.
+    /// Successful responses per second.
     pub goodput_per_s: f64,
 }
 
@@ -57,12 +57,14 @@ pub fn effects(loads: &[&[Block]], changes: usize) -> Vec<Option<Effect>> {
     all.iter().map(effect).collect()
 }
 
-/// ln of the goodput of a block, less that of the controls beside it.
+/// ln of the goodput of a block, less that of the controls beside it. Controls in which nothing was answered say nothing.
 fn difference(load: &[Block], block: &Block) -> Option<f64> {
-    let ln = |block: &Block| block.goodput_per_s.max(f64::MIN_POSITIVE).ln();
     let beside = |other: &&Block| other.change.is_none() && other.place.abs_diff(block.place) == 1;
-    let controls: Vec<f64> = load.iter().filter(beside).map(ln).collect();
-    (!controls.is_empty()).then(|| ln(block) - controls.iter().sum::<f64>() / controls.len() as f64)
+    let answered = load.iter().filter(beside).filter(|control| control.goodput_per_s > 0.0);
+    let controls: Vec<f64> = answered.map(|control| control.goodput_per_s.ln()).collect();
+    let control = controls.iter().sum::<f64>() / controls.len() as f64;
+    let ratio = (block.goodput_per_s / control.exp()).max(1.0 / FURTHEST);
+    (!controls.is_empty()).then(|| ratio.ln())
 }
 
 /// What the rounds say of a change.
@@ -199,6 +201,8 @@ mod tests {
         one.remove(3);
         assert_eq!(effects(&[&one], 1), [None]);
         // Nothing was answered in one block: certain of nothing, and no panic.
+        let never = blocks(&[(None, 0.0), (Some(0), 0.0), (None, 0.0), (Some(0), 0.0), (None, 0.0)]);
+        assert_eq!(effects(&[&never], 1), [None], "nothing was ever answered");
         let dead = blocks(&[(None, 100.0), (Some(0), 0.0), (None, 100.0), (Some(0), 90.0), (None, 100.0)]);
         let found = effects(&[&dead], 1)[0].unwrap();
         assert_eq!(call(found, 0.05), LeverCall::CannotTell);

@@ -93,15 +93,17 @@ fn check_goodputs(lab: &Lab, blocks: &[Value]) {
 /// The goodput under a change over that of the blocks beside it: the geometric mean, as it would be worked out by hand.
 /// `None` if fewer than two blocks of it count.
 fn ratio(blocks: &[Value], change: &str) -> Option<f64> {
-    let ln = |block: &Value| block["goodput_per_s"].as_f64().map(|rate| rate.max(f64::MIN_POSITIVE).ln());
+    let rate = |block: &Value| block["goodput_per_s"].as_f64();
     let mut logs = Vec::new();
     for three in blocks.windows(3).filter(|three| three[1]["change"] == change) {
-        let beside: Vec<f64> = [&three[0], &three[2]].into_iter().filter_map(ln).collect();
-        if let Some(own) = ln(&three[1]).filter(|_| !beside.is_empty()) {
-            logs.push(own - beside.iter().sum::<f64>() / beside.len() as f64);
+        let answered = [&three[0], &three[2]].into_iter().filter_map(rate).filter(|rate| *rate > 0.0);
+        let beside: Vec<f64> = answered.map(f64::ln).collect();
+        if let Some(own) = rate(&three[1]).filter(|_| !beside.is_empty()) {
+            let control = (beside.iter().sum::<f64>() / beside.len() as f64).exp();
+            logs.push((own / control).max(1e-6).ln());
         }
     }
-    (logs.len() >= 2).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp().clamp(1e-6, 1e6))
+    (logs.len() >= 2).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
 #[test]

@@ -96,7 +96,17 @@ pub fn found(facts: &WhyFacts) -> String {
             .filter(|l| l.call == LeverCall::CannotTell)
             .map(|l| l.name.as_str())
             .collect();
+        let uncounted = facts.blocks.iter().filter(|block| block.goodput_per_s.is_none()).count();
         return match open.as_slice() {
+            _ if facts.goodput_per_s.is_none_or(|goodput| goodput == 0.0)
+                && uncounted < facts.blocks.len() =>
+            {
+                "nothing was answered, so there is no goodput that a change could cost".to_owned()
+            }
+            [_, ..] if 2 * uncounted > facts.blocks.len() => format!(
+                "{uncounted} of {} blocks do not count: their changes took too long, or seconds are missing",
+                facts.blocks.len()
+            ),
             [] => format!(
                 "no lever holds this load back: a step of each costs less than {margin:.0} % of the goodput"
             ),
@@ -130,7 +140,7 @@ pub fn found(facts: &WhyFacts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::why::{Effect, RaisedFacts};
+    use loadlab_record::why::{BlockFacts, Effect, RaisedFacts};
 
     use super::*;
 
@@ -190,6 +200,7 @@ mod tests {
             margin: 0.05,
             levers,
             is_first_apart,
+            goodput_per_s: Some(100.0),
             ..WhyFacts::default()
         };
         let (db, web) = (lever("db CPU", LeverCall::Binds, 0.9), lever("web CPU", LeverCall::Free, 0.99));
@@ -214,8 +225,23 @@ mod tests {
         );
         let open = lever("db CPU", LeverCall::CannotTell, 0.94);
         assert!(
-            found(&facts(vec![open, web], false))
+            found(&facts(vec![open.clone(), web.clone()], false))
                 .starts_with("too few rounds to tell whether db CPU holds it back")
         );
+        // Where nothing was answered or hardly any block counts, that is the reason, and more time would not help.
+        let levers = || vec![open.clone(), web.clone()];
+        let dead = WhyFacts { goodput_per_s: Some(0.0), blocks: blocks(&[0.0; 3]), ..facts(levers(), false) };
+        assert!(found(&dead).starts_with("nothing was answered"));
+        let late = WhyFacts { blocks: blocks(&[1.0, f64::NAN, f64::NAN]), ..facts(levers(), false) };
+        assert!(found(&late).starts_with("2 of 3 blocks do not count"));
+    }
+
+    /// Blocks with these goodputs; NaN does not count.
+    fn blocks(goodputs: &[f64]) -> Vec<BlockFacts> {
+        let of = |goodput: &f64| BlockFacts {
+            goodput_per_s: Some(*goodput).filter(|goodput| !goodput.is_nan()),
+            ..BlockFacts::default()
+        };
+        goodputs.iter().map(of).collect()
     }
 }
