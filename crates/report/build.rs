@@ -17,7 +17,15 @@ const PACKED: [(&str, &[&str]); 4] = [
     ("report.css", &["report.css"]),
     (
         "report.js",
-        &["js/base.js", "js/charts.js", "js/tables.js", "js/planes.js", "js/drawings.js", "js/page.js"],
+        &[
+            "js/base.js",
+            "js/charts.js",
+            "js/tables.js",
+            "js/planes.js",
+            "js/flame.js",
+            "js/drawings.js",
+            "js/page.js",
+        ],
     ),
     ("uplot.css", &["uplot/uPlot.min.css"]),
     ("uplot.js", &["uplot/uPlot.iife.min.js"]),

@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
     let levers = || planted::levers::long(args.sweeps);
-    let all: [(&str, &dyn Fn() -> Outcome); 15] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 16] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -65,6 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("planted", &planted::long),
         ("capacities", &planted::capacities::long),
         ("levers", &levers),
+        ("profiles", &planted::profiles::long),
         ("swarm", &swarm_figures::long),
         ("faults", &faults),
         ("simulated changes", &changes::simulated),

@@ -59,6 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step("planted bottlenecks", planted::quick);
     steps.step("planted capacities", planted::capacities::quick);
     steps.step("planted levers", planted::levers::quick);
+    steps.step("planted hot functions", planted::profiles::quick);
     steps.step("labs end to end", lab::run_all);
     // For these it matters that they work, not how fast.
     let lints = |others: &mut Steps| {

@@ -53,6 +53,7 @@ mod names;
 pub mod pairs;
 pub mod partial;
 pub mod parts;
+pub mod profile;
 mod random;
 pub mod scalability;
 pub mod search;

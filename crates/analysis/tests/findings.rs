@@ -52,6 +52,7 @@ fn trial(number: u32, summary: Option<Summary>) -> TrialRecord {
         series: Series::default(),
         intervals: Vec::new(),
         evidence: Vec::new(),
+        profile: None,
     }
 }
 

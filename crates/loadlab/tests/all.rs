@@ -37,6 +37,7 @@ mod run_models;
 mod run_needs;
 mod run_options;
 mod run_out;
+mod run_profile;
 mod run_program;
 mod run_recipes;
 mod run_record;

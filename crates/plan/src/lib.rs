@@ -47,7 +47,8 @@ pub use model::plan::{Plan, Revision, TrialOrder, UntilCertain};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
     FigureSpec, FindSpec, LeverSetting, LeverSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model,
-    Persisted, PortSpec, ProbeSource, ProbeSpec, Purpose, ReadySign, ReadySpec, StopSpec, SystemSpec,
+    Persisted, PortSpec, ProbeSource, ProbeSpec, ProfileSpec, Purpose, ReadySign, ReadySpec, StopSpec,
+    SystemSpec,
 };
 pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};

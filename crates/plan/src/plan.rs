@@ -36,6 +36,8 @@ pub struct Options {
     pub trials: Option<u32>,
     /// `--until-certain`.
     pub until_certain: bool,
+    /// `--flame-graphs[=a,b]`: sample these components; empty is all.
+    pub flame_graphs: Option<Vec<String>>,
     /// The revisions to compare, in place of the plan's; or those, and where they are checked out.
     pub revisions: Vec<Revision>,
     /// The value of `${plan.dir}`, and the base of relative paths; by default the part of the plan's path before its
@@ -292,6 +294,9 @@ fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut
         let made = read.map(|node| typed.apply(root, "trials", span, node, problems));
         made.unwrap_or_else(|problem| problems.push(problem));
     }
+    if let Some(components) = &options.flame_graphs {
+        sample(root, sources, components, &mut typed, problems);
+    }
     for (path, value) in &options.set {
         let (span, read) = overrides::read_option(sources, "--set", path, value);
         sets.push(span.source);
@@ -342,4 +347,29 @@ fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -
     }
     found.truncate(MOST);
     found
+}
+
+/// `--flame-graphs`: of these components, else of those that the plan names, else of all.
+fn sample(
+    root: &mut Node,
+    sources: &mut Sources,
+    components: &[String],
+    typed: &mut Overrides,
+    problems: &mut Problems,
+) {
+    const OPTION: &str = "--flame-graphs";
+    let is_described = root.get("profile").is_some_and(|profile| matches!(profile.value, Value::Map(_)));
+    if components.is_empty() && is_described {
+        return;
+    }
+    let all = if components.is_empty() { "true" } else { "{}" };
+    if !is_described {
+        let (span, read) = overrides::read_option(sources, OPTION, "profile", all);
+        let made = read.map(|node| typed.apply(root, "profile", span, node, problems));
+        made.unwrap_or_else(|problem| problems.push(problem));
+    }
+    if !components.is_empty() {
+        let (span, node) = overrides::texts(sources, OPTION, components.iter());
+        typed.apply(root, "profile.components", span, node, problems);
+    }
 }

@@ -109,6 +109,8 @@ pub enum Block {
     Multiples(Multiples),
     /// Figures over a numeric axis, side by side, for formats that draw.
     Trends(Trends),
+    /// Functions by how often they were sampled.
+    Flame(Flame),
     /// Long text that is folded away in formats that can fold.
     Folded {
         /// What it is.
@@ -405,6 +407,45 @@ pub struct Band {
     pub to_s: f64,
     /// What it is: `warm-up`, `pause`, `drain`.
     pub text: String,
+}
+
+/// A flame graph: functions by how often they were sampled, each above its caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flame {
+    /// Name within the document, of letters, digits and dashes.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// Names of functions; nodes refer to them by index.
+    pub names: Vec<String>,
+    /// The tree in preorder: each node is followed by what it calls; the first is the whole, with depth 0.
+    pub nodes: Vec<FlameNode>,
+    /// The same as a table, for formats that cannot draw it: the functions with most samples.
+    pub hottest: Table,
+    /// What a reader must know about it.
+    pub note: Option<String>,
+}
+
+/// A function as called from the ones below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlameNode {
+    /// Callers below it.
+    pub depth: u32,
+    /// Index of its name.
+    pub name: u32,
+    /// Samples in it and in what it calls.
+    pub samples: u64,
+    /// The same in the run that this one is compared with, scaled to the same total; `None` if nothing is compared.
+    pub before: Option<u64>,
+}
+
+impl Flame {
+    /// For formats that cannot draw it: its hottest functions under its title, with all that a reader must know.
+    pub fn as_table(&self) -> Table {
+        let notes: Vec<&str> = self.hottest.note.iter().chain(&self.note).map(String::as_str).collect();
+        let note = (!notes.is_empty()).then(|| notes.join(" "));
+        Table { caption: self.title.clone(), note, ..self.hottest.clone() }
+    }
 }
 
 /// Cases side by side: one row per case, a column for each figure that matters.

@@ -9,9 +9,11 @@ use loadlab_analysis::compare::{Comparison, Method, Row, Scale};
 use loadlab_analysis::derived::Derived;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::metric::{self, COMPONENT, Metric, Value};
+use loadlab_analysis::profile::{self, CaseProfile};
 use loadlab_analysis::scalability::{Level, Scalability};
 use loadlab_analysis::usl::{Interval, Knee};
 use loadlab_record::numbers::NumberSummary;
+use loadlab_record::profile::{ComponentProfile, Function};
 use loadlab_record::quantile::Estimate;
 use loadlab_record::summary::Summary;
 use serde_json::{Map, Value as Json, json};
@@ -73,8 +75,37 @@ fn case(case: &CaseFindings<'_>, of_plan: &[Metric]) -> Json {
         "verdict": case.verdict,
         "bottleneck": case.diagnosis.bottleneck,
         "suspects": case.diagnosis.suspects.iter().map(suspect).collect::<Vec<_>>(),
+        "profile": profile::of_case(case.case.trials.iter()).as_ref().map(profiled),
         "figures": figures,
         "trials": trials,
+    })
+}
+
+/// Functions of each component with most samples; all stacks are in the record.
+fn profiled(profile: &CaseProfile) -> Json {
+    const MOST_FUNCTIONS: usize = 50;
+    let function = |f: &Function<'_>| json!({ "name": f.name, "own": f.own, "total": f.total });
+    let component = |c: &ComponentProfile| {
+        json!({
+            "component": c.component,
+            "samples": c.samples,
+            "incomplete": c.incomplete,
+            "unnamed": c.unnamed,
+            "functions": c.functions().iter().take(MOST_FUNCTIONS).map(function).collect::<Vec<_>>(),
+        })
+    };
+    let cost = profile.cost;
+    json!({
+        "rate_per_s": profile.rate_per_s,
+        "lost": profile.lost,
+        "has_kernel": profile.has_kernel,
+        "not_seen": profile.not_seen,
+        "cost": {
+            "pairs": cost.pairs,
+            "goodput": cost.goodput,
+            "p99_ms": cost.p99_ms.map(|(with, without)| json!({ "sampled": with, "not_sampled": without })),
+        },
+        "components": profile.components.iter().map(component).collect::<Vec<_>>(),
     })
 }
 

@@ -10,6 +10,7 @@
 mod support;
 
 mod browser;
+mod flame;
 mod golden;
 mod history;
 mod large;

@@ -11,10 +11,12 @@ use loadlab_analysis::differences::within;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::metric;
 use loadlab_record::store::RunRecord;
+use loadlab_report::document::Document;
 use loadlab_report::history::{Listed, trend};
 use loadlab_report::html;
 use serde_json::json;
 
+use crate::flame;
 use crate::support::{Spec, component, compose, edges, large, matrix, run, scaling, spec};
 
 fn page(name: &str, record: &RunRecord) -> PathBuf {
@@ -534,5 +536,219 @@ fn a_trend_is_gone_through_from_run_to_run() {
     browser.click("#trend-1 .scroll + .copy button");
     browser.until("loadlab.copied?.startsWith('| run | started | verdict | trials | p50 | goodput |')");
     pictures(&mut browser, "trend", "#trend-1");
+    browser.is_silent();
+}
+
+/// The page with a flame graph by hand.
+fn flame_page(name: &str, document: &Document) -> PathBuf {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}.html"));
+    std::fs::write(&file, html(document)).expect("the target folder can be written");
+    file
+}
+
+/// Frames that are not where their samples say, below or beside their caller; as words.
+const STACKED: &str = "(() => {
+    const bad = [];
+    const box = (e) => e.getBoundingClientRect();
+    const rows = new Map();
+    for (const e of document.querySelectorAll('.frame')) {
+        const r = box(e);
+        const level = Number(e.getAttribute('aria-level'));
+        if (!rows.has(level)) rows.set(level, []);
+        rows.get(level).push(r);
+        const callers = rows.get(level - 1) ?? [];
+        if (level > 1 && !callers.some((c) => c.left <= r.left + 0.6 && r.right <= c.right + 0.6))
+            bad.push(`${e.ariaLabel} sticks out of its caller`);
+        if (level > 1 && Math.abs(callers[0].top - r.bottom) > 0.6) bad.push(`${e.ariaLabel} is not on its caller`);
+        if (e.textContent === '' && r.width > 20) bad.push(`${e.ariaLabel} has no label`);
+    }
+    for (const row of rows.values()) for (let i = 1; i < row.length; i += 1)
+        if (row[i].left < row[i - 1].right - 0.6) bad.push(`something is over its neighbour in a row of ${row.length}`);
+    return bad;
+})()";
+
+/// Searches for a text.
+fn seeking(text: &str) -> String {
+    let text = json!(text);
+    format!(
+        "(() => {{ const s = document.querySelector('.flame input'); s.value = {text}; s.dispatchEvent(new Event('input')); }})()"
+    )
+}
+
+#[test]
+fn flame_graphs_are_whole_on_every_screen() {
+    let mut browser = Browser::start();
+    let documents = [
+        ("flame", flame::plain(flame::SERVER)),
+        ("flame-compared", flame::by_hand(flame::SERVER)),
+        ("flame-deep", flame::deep()),
+    ];
+    for (name, document) in documents {
+        let file = flame_page(name, &document);
+        for width in [360, 1600] {
+            browser.screen((width, 900), "light");
+            browser.open(&file);
+            browser.until("document.querySelectorAll('.frame').length > 10");
+            assert_eq!(browser.value(STACKED), json!([]), "{name} at {width}");
+            let wide =
+                browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+            assert_eq!(wide, json!(0), "{name} at {width} scrolls sideways");
+            // the whole is seen first, however deep the graph
+            let seen = "(() => { const [a, b] = ['.frames', '.frame.whole, .frame.same'].map((s) => \
+                        document.querySelector(s).getBoundingClientRect()); \
+                        return a.height < 600 && a.top < b.top && b.bottom < a.bottom; })()";
+            assert_eq!(browser.value(seen), json!(true), "{name} at {width}");
+        }
+        for (scheme, text) in [("light", ""), ("dark", ""), ("light", "e"), ("dark", "e")] {
+            browser.screen((1280, 900), scheme);
+            browser.value(&seeking(text));
+            assert_eq!(browser.value(PALE), json!([]), "{name}, {scheme}, searched for {text:?}");
+        }
+        browser.value(&seeking("e"));
+        pictures(&mut browser, &format!("{name}-searched"), ".flame");
+        browser.value(&seeking(""));
+        pictures(&mut browser, name, ".flame");
+    }
+    browser.is_silent();
+}
+
+/// Frames whose label has less than the contrast of 4.5 to 1 that small text needs; as words.
+const PALE: &str = "(() => {
+    const bright = (text) => {
+        const scale = text.startsWith('color(srgb') ? 1 : 255;
+        const [r, g, b] = text.match(/[\\d.]+/g).map((v) => v / scale).map((c) =>
+            c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+    };
+    return [...document.querySelectorAll('.frame')].filter((e) => e.textContent).flatMap((e) => {
+        const style = getComputedStyle(e);
+        const [a, b] = [style.color, style.backgroundColor].map(bright);
+        const contrast = Math.max(a, b) / Math.min(a, b);
+        return contrast >= 4.5 ? [] : [`${e.className}: ${contrast}`];
+    });
+})()";
+
+const FOCUSED: &str = "document.activeElement.ariaLabel";
+const ZOOMED: &str = "[...document.querySelectorAll('.frame:not(.under)')].at(0).ariaLabel.split(': ')[0]";
+
+#[test]
+fn flame_graphs_are_zoomed_and_searched() {
+    let mut browser = Browser::start();
+    browser.open(&flame_page("flame-used", &flame::plain(flame::SERVER)));
+    let frame = |name: &str| format!(".frame[aria-label^='{name}']");
+    let told = "document.querySelector('.flame .on').textContent";
+    browser.until("document.querySelectorAll('.frame').length === 23");
+    assert_eq!(browser.value("document.querySelector('.flame details').open"), json!(false));
+    assert_eq!(
+        browser.value("document.querySelectorAll('.frames b').length"),
+        json!(0),
+        "a name is an element"
+    );
+    browser.hover(&frame("</script><b>"));
+    browser.until(&format!("{told} === '</script><b> 20 samples, 3.17 % of all'"));
+    // a long name is told in full, and neither it nor its frame stretches the page
+    browser.screen((360, 900), "light");
+    browser.hover(&frame("core::ops"));
+    browser.until(&format!("{told}.includes('without_a_blank 90 samples, ')"));
+    browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-long.png"));
+    let wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    assert_eq!(browser.value(wide), json!(0));
+    browser.screen((1280, 900), "light");
+    // a click zooms in, a click on a caller further out, Escape and the button to the whole
+    browser.click(&frame("app::checkout"));
+    browser.until(&format!("{ZOOMED} === 'app::checkout'"));
+    browser.until("document.querySelector('[role=status]').textContent === 'Zoomed to app::checkout'");
+    browser
+        .until(&format!("{told} === 'app::checkout 290 samples, 46.0 % of all, 100 % of the zoomed frame'"));
+    assert_eq!(browser.value("document.querySelectorAll('.frame.under').length"), json!(4));
+    assert_eq!(browser.value(STACKED), json!([]));
+    browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-zoomed.png"));
+    // on paper it is whole
+    browser.value("dispatchEvent(new Event('beforeprint'))");
+    assert_eq!(browser.value("document.querySelectorAll('.frame').length"), json!(23));
+    browser.value("dispatchEvent(new Event('afterprint'))");
+    assert_eq!(browser.value(ZOOMED), json!("app::checkout"));
+    browser.click(&frame("hyper::serve"));
+    browser.until(&format!("{ZOOMED} === 'hyper::serve'"));
+    browser.key("Escape");
+    browser.until(&format!("{ZOOMED} === 'all' && {FOCUSED} === 'hyper::serve'"));
+    browser.click(&frame("write"));
+    browser.click(".flame button");
+    browser.until(&format!("{ZOOMED} === 'all' && document.querySelector('.flame button').disabled"));
+    // each stack counts once
+    let found = "document.querySelector('.flame .found').textContent";
+    browser.click(".flame input");
+    browser.call("Input.insertText", json!({ "text": "[KERNEL]" }));
+    browser.until(&format!("{found} === '5 frames match: 30.2 % of samples'"));
+    assert_eq!(browser.value("document.querySelectorAll('.searched .frame.hit').length"), json!(5));
+    browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-searched.png"));
+    browser.value("document.querySelector('.flame input').select()");
+    browser.call("Input.insertText", json!({ "text": "vec<t>" }));
+    browser.until(&format!("{found} === '1 frame matches: 9.68 % of samples'"));
+    browser.call("Input.insertText", json!({ "text": "?" }));
+    browser.until(&format!("{found} === 'nothing matches'"));
+    // Escape in a field that is not empty leaves the zoom alone
+    browser.click(&frame("write"));
+    browser.until(&format!("{ZOOMED} === 'write'"));
+    browser.value("document.querySelector('.flame input').focus()");
+    browser.key("Escape");
+    assert_eq!(browser.value(ZOOMED), json!("write"));
+    browser.value(&seeking(""));
+    browser.until(&format!("{found} === '' && !document.querySelector('.searched')"));
+    browser.key("Escape");
+    browser.until(&format!("{ZOOMED} === 'all' && document.activeElement.type === 'search'"));
+    browser.is_silent();
+}
+
+#[test]
+fn flame_graphs_are_gone_through_by_key() {
+    let mut browser = Browser::start();
+    browser.open(&flame_page("flame-keys", &flame::plain(flame::SERVER)));
+    browser.until("document.querySelectorAll('.frame').length === 23");
+    let only = "document.querySelectorAll('.frame[tabindex=\"0\"]').length";
+    assert_eq!(browser.value(only), json!(1), "one stop of the Tab key");
+    browser.value("document.querySelector('.frame[tabindex=\"0\"]').focus()");
+    for (key, name) in [
+        ("ArrowUp", "start_thread: 590 samples, 93.7 % of all"),
+        ("ArrowRight", "[incomplete]: 39 samples, 6.19 % of all"),
+        ("ArrowRight", "main: 1 sample, 0.159 % of all"),
+        ("ArrowRight", "main: 1 sample, 0.159 % of all"),
+        ("ArrowLeft", "[incomplete]: "),
+        ("ArrowUp", "[unknown]: "),
+        ("ArrowDown", "[incomplete]: "),
+        ("ArrowLeft", "start_thread: "),
+        ("ArrowUp", "tokio::runtime::worker::run: "),
+        ("ArrowUp", "hyper::serve: 400 samples, "),
+        ("ArrowRight", "write: "),
+        ("Home", "all: 630 samples, 100 % of all"),
+        ("ArrowDown", "all: "),
+    ] {
+        browser.key(key);
+        browser.until(&format!("{FOCUSED}.startsWith({})", json!(name)));
+        assert_eq!(browser.value(only), json!(1), "after {key}");
+    }
+    browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-focus.png"));
+    for _ in 0..4 {
+        browser.key("ArrowUp");
+    }
+    browser.key("Enter");
+    browser.until(&format!("{ZOOMED} === 'app::checkout' && {FOCUSED} === 'app::checkout'"));
+    browser.key("ArrowDown");
+    browser.key(" ");
+    browser.until(&format!("{ZOOMED} === 'hyper::serve'"));
+    browser.key("Escape");
+    browser.until(&format!("{ZOOMED} === 'all' && {FOCUSED} === 'hyper::serve'"));
+    // in a deep graph the box follows the focus
+    browser.open(&flame_page("flame-deep-keys", &flame::deep()));
+    browser.until("document.querySelectorAll('.frame').length > 150");
+    browser.value("document.querySelector('.frame[tabindex=\"0\"]').focus()");
+    for _ in 0..100 {
+        browser.key("ArrowUp");
+    }
+    browser.until(&format!("{FOCUSED}.startsWith('visit::<100>: ')"));
+    let inside = "(() => { const [a, b] = [document.querySelector('.frames'), document.activeElement].map((e) => \
+                  e.getBoundingClientRect()); return a.top <= b.top && b.bottom <= a.bottom; })()";
+    assert_eq!(browser.value(inside), json!(true));
+    browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-deep-focus.png"));
     browser.is_silent();
 }

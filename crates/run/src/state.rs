@@ -11,6 +11,7 @@ use loadlab_record::Secrets;
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::evidence::Evidence;
 use loadlab_record::ids::{IdLine, SentIds};
+use loadlab_record::profile::Profile;
 use loadlab_record::sample::Sample;
 use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, Watched, clock};
@@ -187,6 +188,14 @@ impl TrialState {
                 self.event(EventKind::Note { text });
             }
         }
+    }
+
+    /// Takes in the stacks that were sampled.
+    pub fn profile(&self, profile: &Profile) {
+        for what in &profile.not_seen {
+            self.event(EventKind::Note { text: format!("profile: not sampled: {what}") });
+        }
+        self.write(|w| w.profile(profile));
     }
 
     /// Takes in what the system noticed: deaths end the trial.

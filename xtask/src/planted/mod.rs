@@ -5,6 +5,7 @@
 pub mod capacities;
 mod engine;
 pub mod levers;
+pub mod profiles;
 mod servers;
 mod sweep;
 mod systems;

@@ -63,6 +63,20 @@ pub fn build_levers() -> Result<OsString> {
     on_path(bin)
 }
 
+/// Services with a planted hot function. Returns a search path that finds them.
+///
+/// # Errors
+/// As for [`build`].
+pub fn build_hot() -> Result<OsString> {
+    let bin = out().join("bin");
+    fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
+    let from = |file: &str| sources().join("profiles").join(file);
+    run("cc", &["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"], &from("hot.c"), &bin.join("hot-c"))?;
+    run("rustc", &["-O", "--edition", "2024"], &from("hot.rs"), &bin.join("hot-rust"))?;
+    run("go", &["build"], &from("hot.go"), &bin.join("hot-go"))?;
+    on_path(bin)
+}
+
 fn on_path(bin: PathBuf) -> Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     Ok(env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?)

@@ -163,9 +163,34 @@ pub struct PlanChoice {
     /// change that. Exit code 6: not certain.
     #[arg(long, requires = "plan", conflicts_with = "trials")]
     pub until_certain: bool,
+    /// Sample the stacks of components while loads run: flame graphs in the report
+    ///
+    /// In one second of every two; the others show what it costs. Of all components, or of those named.
+    #[arg(long, requires = "plan", value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          hide_short_help = true)]
+    pub flame_graphs: Option<Sampled>,
     /// Compare these revisions of the plan's repository: `main..HEAD`, or `v1,v2,HEAD`; see `loadlab ab`
     #[arg(long, requires = "plan", value_name = "A..B", value_parser = revisions::range, hide_short_help = true)]
     pub revisions: Option<Revisions>,
+}
+
+/// Components whose stacks are sampled; none are all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sampled(pub Vec<String>);
+
+impl std::str::FromStr for Sampled {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Sampled, Self::Err> {
+        Ok(Sampled(text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()))
+    }
+}
+
+impl std::fmt::Display for Sampled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("--flame-graphs")?;
+        if self.0.is_empty() { Ok(()) } else { write!(f, "={}", self.0.join(",")) }
+    }
 }
 
 /// The live page.

@@ -54,6 +54,7 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
         cases_glob: choice.case.clone(),
         trials: choice.trials,
         until_certain: choice.until_certain,
+        flame_graphs: choice.flame_graphs.as_ref().map(|names| names.0.clone()),
         revisions: choice.revisions.iter().flat_map(|r| &r.0).map(|name| revision(name)).collect(),
         plan_dir: Some(dir.display().to_string()),
         outside: Outside::default(),
@@ -94,6 +95,7 @@ fn words_of(choice: &PlanChoice, set: &[String]) -> Vec<String> {
     words.extend(choice.trials.iter().map(|n| format!("--trials {n}")));
     words.extend(choice.revisions.iter().map(|revisions| format!("--revisions {revisions}")));
     words.extend(choice.until_certain.then(|| "--until-certain".to_owned()));
+    words.extend(choice.flame_graphs.as_ref().map(ToString::to_string));
     words
 }
 

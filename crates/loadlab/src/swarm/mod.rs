@@ -78,6 +78,8 @@ impl Bundle {
             cases_glob: self.case.clone(),
             trials: self.trials,
             until_certain: self.until_certain,
+            // The coordinator's machine has the components.
+            flame_graphs: None,
             revisions: Vec::new(),
             plan_dir: Some(self.dir.clone()),
             outside: Outside::default(),

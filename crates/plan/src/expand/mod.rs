@@ -14,11 +14,13 @@ use crate::model::case_values::CaseValues;
 use crate::model::journey::Setup;
 use crate::model::part::{ComponentKind, Isolation, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
-use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LeverSpec, LoadSpec, SystemSpec};
+use crate::model::spec::{
+    Case, ComponentSpec, DurabilitySpec, EventSpec, LeverSpec, LoadSpec, ProfileSpec, SystemSpec,
+};
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::{series, step};
 use crate::read::reader::{Fields, From, Reader, Scope};
-use crate::read::{command_load, derive, events, levers, load, revisions, system, trials};
+use crate::read::{command_load, derive, events, levers, load, profile, revisions, system, trials};
 use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
@@ -157,7 +159,7 @@ fn read_cases(
         }
         let dir = values.dir.as_deref().unwrap_or(from.plan_dir).to_owned();
         let mut r = Reader::new(From { plan_dir: &dir, ..from }, Scope::Case(values));
-        let CaseParts { system, setup, loads, conditions, events, levers, durability } =
+        let CaseParts { system, setup, loads, conditions, events, levers, profile, durability } =
             read_case(&mut r, fields);
         instances += system.components.len();
         cost += r.cost;
@@ -181,6 +183,7 @@ fn read_cases(
             find,
             events,
             levers,
+            profile,
             durability,
         });
         if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
@@ -298,6 +301,7 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         "drain",
         "events",
         "levers",
+        "profile",
         "durability",
     ] {
         if let Some(node) = fields.get(key) {
@@ -358,6 +362,7 @@ struct CaseParts {
     conditions: Conditions,
     events: Vec<EventSpec>,
     levers: Vec<LeverSpec>,
+    profile: Option<ProfileSpec>,
     durability: Option<DurabilitySpec>,
 }
 
@@ -396,6 +401,7 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
     let conditions = conditions::read(r, fields, &system, &loads);
     let events = events::read(r, fields);
     let levers = levers::read(r, fields);
+    let profile = profile::read(r, fields);
     let durability = events::read_durability(r, fields, &system.probes, &loads, left_out);
-    CaseParts { system, setup, loads, conditions, events, levers, durability }
+    CaseParts { system, setup, loads, conditions, events, levers, profile, durability }
 }

@@ -95,6 +95,11 @@ pub(crate) static PLAN: Section = Section {
              them.",
         ),
         key(
+            "profile",
+            Shape::BoolOr(&PROFILE),
+            "Samples the stacks of components while loads run: flame graphs in the report. `true`: of all components.",
+        ),
+        key(
             "figures",
             Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&FIGURE)),
             "The figures that matter, by name, such as `{peak memory: service.memory.max}`: reports, comparisons and \
@@ -597,6 +602,23 @@ pub(crate) static LEVER: Section = Section {
     needs: &[],
 };
 
+pub(crate) static PROFILE: Section = Section {
+    id: "profile",
+    called: "`profile`",
+    doc: "Whose stacks are sampled while loads run, in one second of every two: the others show what it costs.",
+    keys: &[
+        key(
+            "components",
+            Shape::ListOf(&Shape::Text),
+            "Components whose stacks are sampled, such as `[api]`. Default: all.",
+        ),
+        key("rate", Shape::Count(1, 1_000), "Samples per second and core. Default 199."),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[],
+};
+
 /// All sections, for hints about misplaced keys.
 pub(crate) static TRIALS: Section = Section {
     id: "trials",
@@ -640,6 +662,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &TRIALS,
     &FIND,
     &LEVER,
+    &PROFILE,
     &BATCHES,
     &STEP,
     &BODY,

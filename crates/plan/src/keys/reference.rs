@@ -79,6 +79,7 @@ fn inside(shape: &Shape) -> Option<&'static Section> {
         | Shape::SomeOf(section)
         | Shape::TextOr(section)
         | Shape::RateOr(section)
+        | Shape::BoolOr(section)
         | Shape::CountOr(.., section) => Some(section),
         Shape::Think => Some(&keys::THINK),
         Shape::Body => Some(&keys::BODY),
@@ -138,6 +139,7 @@ fn value(shape: &Shape) -> String {
         Shape::Texts => words("text, or list of them"),
         Shape::Expect => format!("value, or {}", link(&keys::EXPECT)),
         Shape::RateOr(section) => format!("rate: `1000/s`, or {}", link(section)),
+        Shape::BoolOr(section) => format!("`true`, `false`, or {}", link(section)),
         Shape::CountOr(least, most, section) => format!("{}, or {}", range(*least, *most), link(section)),
         Shape::Message => format!("text, or {}", link(&keys::WEBSOCKET_SEND)),
         Shape::ListOf(inner) => format!("list: {}", value(inner)),

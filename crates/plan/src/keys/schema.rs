@@ -145,6 +145,9 @@ fn shape(shape: &Shape) -> Value {
         Shape::CountOr(least, most, section) => {
             json!({ "anyOf": [count(*least, *most), reference(section)] })
         }
+        Shape::BoolOr(section) => {
+            json!({ "anyOf": [{ "type": "boolean" }, written("^(true|false)$"), reference(section)] })
+        }
         Shape::Message => json!({ "anyOf": [text(), reference(&WEBSOCKET_SEND)] }),
         Shape::ListOf(inner) => {
             let least = if matches!(inner, Shape::In(_) | Shape::SomeOf(_) | Shape::Scalar) { 1 } else { 0 };

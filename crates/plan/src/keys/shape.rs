@@ -106,6 +106,8 @@ pub(crate) enum Shape {
     RateOr(&'static Section),
     /// A count within these bounds, or a section with more detail.
     CountOr(u64, u64, &'static Section),
+    /// `true` or `false`, or a section with more detail.
+    BoolOr(&'static Section),
     /// A text, or `{json: …}`.
     Message,
     ListOf(&'static Shape),

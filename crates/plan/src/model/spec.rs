@@ -45,8 +45,26 @@ pub struct Case {
     pub events: Vec<EventSpec>,
     /// What can be changed while it is up.
     pub levers: Vec<LeverSpec>,
+    /// Whose stacks are sampled while loads run.
+    pub profile: Option<ProfileSpec>,
     /// How to find out what was stored, to compare it with what was accepted.
     pub durability: Option<DurabilitySpec>,
+}
+
+/// Stacks that are sampled while loads run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileSpec {
+    /// Components, replicas by their own names; empty: all.
+    pub components: Vec<String>,
+    /// Samples per second and core.
+    pub rate_per_s: u32,
+}
+
+impl ProfileSpec {
+    /// Whether a component is sampled.
+    pub fn covers(&self, component: &str) -> bool {
+        self.components.is_empty() || self.components.iter().any(|name| name == component)
+    }
 }
 
 /// A search for the highest load that meets conditions.

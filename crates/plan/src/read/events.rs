@@ -70,7 +70,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node) -> Option<EventSpec> {
 }
 
 /// The replicas that a name refers to: itself, or all of its group.
-fn named(r: &mut Reader<'_>, scalar: &Scalar, name: &str) -> Option<Vec<String>> {
+pub(crate) fn named(r: &mut Reader<'_>, scalar: &Scalar, name: &str) -> Option<Vec<String>> {
     let meant = r.instances.iter().filter(|i| i.name == name || i.group == name);
     let meant: Vec<String> = meant.map(|i| i.name.clone()).collect();
     if meant.is_empty() {

@@ -15,6 +15,7 @@ pub(crate) mod load;
 pub(crate) mod names;
 pub(crate) mod part;
 pub(crate) mod probes;
+pub(crate) mod profile;
 pub(crate) mod reader;
 pub(crate) mod revisions;
 pub(crate) mod stages;

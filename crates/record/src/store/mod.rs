@@ -5,6 +5,7 @@
 //!        /cases/CASE/TRIAL/summary.json  likewise, when the trial ends
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
 //!                         /ids.jsonl if the plan checks what is lost
+//!                         /profile.json /profile.folded if stacks were sampled
 //!                         /logs/COMPONENT.{out,err}
 //!                         /levels/N/…     if the trial is a search: its other levels, with the same files
 //!        /cut-off/CASE-TRIAL-N           what trials left that were made again when the run was resumed
@@ -48,6 +49,10 @@ const EVENTS: &str = "events.jsonl";
 const IDS: &str = "ids.jsonl";
 /// What connections and threads were seen to do, one line per second; only if something was watched.
 const EVIDENCE: &str = "evidence.jsonl";
+/// Stacks that were sampled, if a plan asks for a profile.
+const PROFILE: &str = "profile.json";
+/// The same as folded stacks, for other tools.
+const FOLDED: &str = "profile.folded";
 /// Exchanges kept whole.
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::error::json_message;
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, LEVELS, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, LEVELS, MANIFEST, PROFILE, RECORD_VERSION, SAMPLES, SUMMARY,
     StoreError, TICKS,
 };
 use crate::event::Event;
@@ -27,6 +27,7 @@ use crate::hlog::{self, Interval};
 use crate::load::{Series, Tick};
 use crate::manifest::{CaseFacts, Manifest};
 use crate::packed_samples::{PackedSamples, Packer};
+use crate::profile::Profile;
 use crate::sample::Sample;
 use crate::summary::Summary;
 
@@ -73,6 +74,8 @@ pub struct TrialRecord {
     pub events: Vec<Event>,
     /// What connections and threads were seen to do, likewise; empty if nothing was watched.
     pub evidence: Vec<Evidence>,
+    /// Stacks that were sampled; `None` if nothing asked for them.
+    pub profile: Option<Profile>,
     /// Exchanges kept whole.
     pub examples: Vec<Example>,
     /// The intervals of the measured window, merged over seconds, batches and loads. An interval is in the window if
@@ -94,6 +97,7 @@ impl TrialRecord {
             samples: PackedSamples::default(),
             events: Vec::new(),
             evidence: Vec::new(),
+            profile: None,
             examples: Vec::new(),
             series: Series::default(),
             intervals: Vec::new(),
@@ -311,6 +315,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         samples: read_samples(&dir.join(SAMPLES), notes)?,
         events: read_lines(&dir.join(EVENTS), notes)?,
         evidence: read_evidence(&dir.join(EVIDENCE), notes)?,
+        profile: read_profile(&dir.join(PROFILE), notes)?,
         examples: read_lines(&dir.join(EXAMPLES), notes)?,
         series: Series::default(),
         intervals: read_intervals(&dir.join(LATENCY), notes)?,
@@ -341,6 +346,14 @@ fn read_evidence(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Evidence>> {
     Ok(lines)
 }
 
+/// There is none if nothing asked for one.
+fn read_profile(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Profile>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    read_document(path, "delete the file to read the trial without it", notes)
+}
+
 /// The bytes of a file; a missing one is noted.
 fn bytes_of(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Vec<u8>>> {
     match fs::read(path) {
@@ -354,18 +367,26 @@ fn bytes_of(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Vec<u8>>> {
 }
 
 fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
-    const HINT: &str = "delete the file to read the trial from its ticks";
+    read_document(path, "delete the file to read the trial from its ticks", notes)
+}
+
+/// A file that is one document; one that was cut off is noted.
+fn read_document<T: DeserializeOwned>(
+    path: &Path,
+    hint: &'static str,
+    notes: &mut Notes<'_>,
+) -> Result<Option<T>> {
     let Some(bytes) = bytes_of(path, notes)? else {
         return Ok(None);
     };
     match serde_json::from_slice(&bytes) {
-        Ok(summary) => Ok(Some(summary)),
+        Ok(document) => Ok(Some(document)),
         // It is replaced as a whole, so loadlab never leaves it half written, but a power loss or a copy may.
         Err(e) if e.is_eof() => {
             notes.say(path, &format!("truncated ({}), ignored", json_message(&e)));
             Ok(None)
         }
-        Err(e) => Err(StoreError::json(path, 1, &e, HINT)),
+        Err(e) => Err(StoreError::json(path, 1, &e, hint)),
     }
 }
 

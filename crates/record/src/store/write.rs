@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, LEVELS, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError,
-    TICKS, case_dir_name,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, FOLDED, IDS, LATENCY, LEVELS, LOGS, MANIFEST, PROFILE, SAMPLES,
+    SUMMARY, StoreError, TICKS, case_dir_name,
 };
 use crate::event::Event;
 use crate::evidence::Evidence;
@@ -22,6 +22,7 @@ use crate::hlog::{self, Encoder};
 use crate::ids::{IdLine, SentIds};
 use crate::load::{Series, TagMeasured, Tick};
 use crate::manifest::Manifest;
+use crate::profile::Profile;
 use crate::sample::Sample;
 use crate::secrets::Secrets;
 use crate::summary::Summary;
@@ -137,7 +138,7 @@ impl RunWriter {
     ) -> Result<()> {
         let trial = self.trial_dir(case_dir, trial)?;
         let level = trial.join(LEVELS).join(level.to_string());
-        for name in [TICKS, SAMPLES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY] {
+        for name in [TICKS, SAMPLES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, PROFILE, FOLDED] {
             let to = trial.join(name);
             match fs::rename(level.join(name), &to) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -302,6 +303,20 @@ impl TrialWriter {
     /// [`StoreError::Write`].
     pub fn evidence(&self, line: &Evidence) -> Result<()> {
         self.append_to_own(&self.evidence, EVIDENCE, line)
+    }
+
+    /// Writes the stacks that were sampled, also as folded stacks.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn profile(&self, profile: &Profile) -> Result<()> {
+        let path = self.dir.join(PROFILE);
+        // Not on many lines: it is mostly numbers.
+        let text = self.secrets.json(profile).map_err(|e| StoreError::write("replace", &path, e.into()))?;
+        files::replace(&path, &text).map_err(|e| StoreError::write("replace", &path, e))?;
+        let path = self.dir.join(FOLDED);
+        let folded = self.secrets.mask(&profile.folded()).into_owned();
+        files::replace(&path, folded.as_bytes()).map_err(|e| StoreError::write("replace", &path, e))
     }
 
     /// Appends to a file that is created with its first line.

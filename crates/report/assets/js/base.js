@@ -71,10 +71,11 @@ const loadlab = {};
       return exponent === -128 ? null : exponent === 0 ? mantissa : Number(`${mantissa}e${exponent}`);
     };
     for (const chart of Object.values(charts)) {
-      for (const line of chart.lines) line.values = Array.from({ length: line.values }, read);
+      for (const line of chart.lines ?? []) line.values = Array.from({ length: line.values }, read);
     }
     return charts;
   };
+  loadlab.unpack = unpack;
   const placed = (charts) => {
     for (const chart of Object.values(charts)) {
       const { first, step, count } = chart.at;

@@ -39,6 +39,7 @@
   loadlab.wireAnswer();
   loadlab.wireTables();
   loadlab.wirePlanes();
+  loadlab.wireFlames();
   loadlab.watchCharts();
   loadlab.readyMs = performance.now();
 })();

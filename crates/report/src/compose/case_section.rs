@@ -6,7 +6,7 @@ use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
-use super::{PlanOrder, agents, case_id, charts, marks, ranged, remarks, sockets, tables};
+use super::{PlanOrder, agents, case_id, charts, marks, profile, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
 use crate::trial::{generator_words, load_words};
 
@@ -39,6 +39,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> 
     blocks.extend(by_tag(case).map(Block::Table));
     blocks.extend(numbers(case).map(Block::Table));
     blocks.extend(probes(case).map(Block::Table));
+    blocks.extend(profile::blocks(index, case, order));
     let charts = charts::of_case(index, case, by_component, order);
     if !charts.is_empty() {
         blocks.push(Block::Heading(charts_heading(case)));

@@ -17,6 +17,7 @@ mod made;
 mod marks;
 mod numeric;
 mod one_trial;
+mod profile;
 mod quiet;
 mod readings;
 mod remarks;

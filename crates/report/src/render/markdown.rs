@@ -72,6 +72,7 @@ fn section(out: &mut String, section: &Section) {
             Block::Plane(plane) => self::plane(out, plane),
             Block::Chart(chart) => self::chart(out, chart),
             Block::Multiples(part) => multiples(out, part),
+            Block::Flame(flame) => self::table(out, &flame.as_table()),
             // The same cases are in a table or in grids.
             Block::Trends(_) => {}
             Block::Folded { title, text } => folded(out, title, text),

@@ -140,6 +140,7 @@ impl TextPage {
             Block::Plane(plane) => self.plane(out, plane),
             Block::Chart(chart) => self.chart(out, chart),
             Block::Multiples(part) => self.multiples(out, part),
+            Block::Flame(flame) => self.table(out, &flame.as_table()),
             // The same cases are in a table or in grids, which text can show.
             Block::Trends(_) => {}
             // A terminal has no folds, and the plan is in the record.

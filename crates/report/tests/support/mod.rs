@@ -394,6 +394,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
         samples: samples.into(),
         events,
         evidence: Vec::new(),
+        profile: None,
         examples: examples_of(spec),
         series,
         intervals,

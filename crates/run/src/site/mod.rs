@@ -40,6 +40,8 @@ pub struct RunningSystem {
     ports: Ports,
     /// Seed commands that were run for the longest-lived components that are up.
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
+    /// Processes that list their functions for a profile: in a file that outlives them.
+    listing: Vec<u32>,
     /// What is not started one by one.
     pub beside: Externals,
 }
@@ -77,6 +79,7 @@ impl RunningSystem {
             up: Vec::new(),
             ports: Ports::default(),
             seeded: None,
+            listing: Vec::new(),
             beside: Externals::default(),
         }
     }
@@ -231,7 +234,8 @@ impl RunningSystem {
             if Some(lifetime(planned.lifetime)) == longest {
                 self.seeded = None;
             }
-            self.start(index, planned, state)?;
+            let is_profiled = case.profile.as_ref().is_some_and(|profile| profile.covers(&planned.name));
+            self.start(index, planned, is_profiled, state)?;
             started.push(planned);
         }
         self.wait_for(started, state, emit)
@@ -293,6 +297,7 @@ impl RunningSystem {
         &mut self,
         case: usize,
         planned: &plan::ComponentSpec,
+        is_profiled: bool,
         state: &TrialState,
     ) -> Result<(), SiteError> {
         let name = &planned.name;
@@ -303,6 +308,9 @@ impl RunningSystem {
             Some(_) => RelayAt::Link,
             None => RelayAt::Ports(self.ports.before(planned)),
         });
+        if is_profiled {
+            component::name_functions(&mut spec.env);
+        }
         let container = match &planned.part {
             ComponentKind::Container(container) => Some(containers::container(planned, container, &own)?),
             _ => None,
@@ -588,7 +596,28 @@ impl RunningSystem {
         if project_goes {
             failed.extend(self.compose_down(state));
         }
+        self.remove_lists();
         failed
+    }
+
+    /// Processes of components whose stacks were sampled.
+    pub fn sampled(&mut self, processes: Vec<(String, u32)>) {
+        let is_own =
+            |name: &str| self.up.iter().any(|up| up.service.is_none() && up.component.name() == name);
+        let own = processes.into_iter().filter(|(name, _)| is_own(name)).map(|(_, pid)| pid);
+        let own: Vec<u32> = own.collect();
+        self.listing.extend(own);
+    }
+
+    /// Removes the lists of functions of processes that have ended: Node leaves its own in `/tmp`.
+    fn remove_lists(&mut self) {
+        self.listing.retain(|pid| {
+            let is_there = Path::new(&format!("/proc/{pid}")).exists();
+            if !is_there {
+                let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+            }
+            is_there
+        });
     }
 
     /// Takes down whatever is left and removes every trace.

@@ -57,6 +57,21 @@ pub fn component(
     })
 }
 
+/// Has runtimes that compile code while they run list its functions: Node does if it is asked to, and other programs
+/// do not look at this variable.
+pub fn name_functions(env: &mut Vec<(String, String)>) {
+    const NAME: &str = "NODE_OPTIONS";
+    const LIST: &str = "--perf-basic-prof";
+    match env.iter_mut().find(|(name, _)| name == NAME) {
+        Some((_, value)) if value.contains(LIST) => {}
+        Some((_, value)) => *value = format!("{value} {LIST}"),
+        None => {
+            let inherited = std::env::var(NAME).unwrap_or_default();
+            env.push((NAME.to_owned(), format!("{inherited} {LIST}").trim().to_owned()));
+        }
+    }
+}
+
 /// Variables with their names filled in.
 ///
 /// # Errors

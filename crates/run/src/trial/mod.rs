@@ -27,8 +27,8 @@ use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
 use loadlab_system::{
-    Answering, Cancel, IdleReadings, Listening, Notice, Probe, SampleTiming, TrialClock, Watched, Watcher,
-    clock, drain,
+    Answering, Cancel, IdleReadings, Listening, Notice, Probe, ProfileSpec, Profiler, SampleTiming,
+    TrialClock, Watched, Watcher, clock, drain,
 };
 
 use crate::event::RunEvent;
@@ -431,16 +431,22 @@ impl Trial<'_> {
                 state.event(EventKind::Note { text: format!("cannot follow who answers: {error}") });
             }
         }
+        let profiler = self.profiler(watcher.as_ref(), state);
         let (watcher_of, senders) = (watcher.as_ref(), self.senders);
         let levers = (self.case.levers.as_slice(), self.case.dir.as_str());
         let actor = Actor { site: &*site, state, emit, watcher: watcher_of, zero_ns, senders, levers };
         let (measured, changed) = self.load_and_act(&actor, ready);
+        let sampled = profiler.map(Profiler::finish).unwrap_or_default();
         actor.restore(self.restore);
         // What the load used is counted up to here, before anything else happens.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
             state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
         }
         site.take_changed(changed);
+        if self.case.profile.is_some() {
+            site.sampled(sampled.processes);
+            state.profile(&sampled.profile);
+        }
         let drained_s = self.drain(state, ready, &measured, emit, &site.notices);
         drop(watcher);
         ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
@@ -463,6 +469,16 @@ impl Trial<'_> {
             Some(why)
         });
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
+    }
+
+    /// Samples stacks from now on, if the plan asks for it.
+    fn profiler(&self, watcher: Option<&Watcher>, state: &TrialState) -> Option<Profiler> {
+        let planned = self.case.profile.as_ref()?;
+        let spec = ProfileSpec { components: planned.components.clone(), rate_per_s: planned.rate_per_s };
+        let started = watcher?.profile(spec);
+        started
+            .inspect_err(|error| state.event(EventKind::Note { text: format!("no profile: {error}") }))
+            .ok()
     }
 
     /// Gets the processes ready that send the loads in place of this one.

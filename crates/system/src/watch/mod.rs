@@ -13,6 +13,7 @@ pub(crate) mod evidence;
 pub(crate) mod external;
 mod net;
 pub mod probe;
+pub(crate) mod profile;
 pub(crate) mod scrape;
 mod spread;
 pub(crate) mod target;
@@ -25,6 +26,7 @@ use loadlab_record::sample::Sample;
 
 use self::evidence::EvidenceReader;
 use self::probe::Probe;
+use self::profile::{ProfileSpec, Profiler};
 use self::spread::Spread;
 use self::target::{Round, Target};
 use crate::cancel::Cancel;
@@ -308,6 +310,16 @@ impl Watcher {
     /// Watches one more, replacing one with the same name: a component that was started again.
     pub fn add(&self, target: Target) {
         lock(&self.reader.turns).add(target);
+    }
+
+    /// Samples the stacks of targets' threads, until the profiler is finished.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn profile(&self, spec: ProfileSpec) -> Result<Profiler> {
+        let turns = self.reader.turns.clone();
+        let members = move || lock(&turns).targets.iter().map(Target::members).collect();
+        Profiler::start(spec, self.reader.clock, members)
     }
 
     /// Reads every target now, beside the readings in turn: the loads are over, and what they used is to be counted.

@@ -33,6 +33,7 @@ pub(super) fn block(out: &mut String, charts: &Charts<'_>, block: &Block) {
         Block::Chart(chart) => charts.chart(out, chart),
         Block::Multiples(part) => charts.multiples(out, part),
         Block::Trends(trends) => super::plane::trends(out, trends),
+        Block::Flame(flame) => super::flame::flame(out, flame, |out| table(out, &flame.hottest)),
         Block::Folded { title, text } => {
             let lines: Vec<String> = text.lines().map(harmless).collect();
             let _ = writeln!(

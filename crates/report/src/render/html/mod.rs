@@ -6,6 +6,7 @@
 
 mod blocks;
 mod cases;
+mod flame;
 mod pack;
 mod plane;
 mod plot;

@@ -227,7 +227,7 @@ fn heat_data(heat: &Heat) -> Json {
 }
 
 /// In JSON these characters occur only inside strings, where an escape means the same.
-fn unbreakable(json: &str) -> String {
+pub(super) fn unbreakable(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match c {

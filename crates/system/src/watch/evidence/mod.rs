@@ -13,7 +13,7 @@ mod owners;
 mod packets;
 mod pairs;
 mod ports;
-mod random;
+pub(crate) mod random;
 pub(crate) mod sockets;
 pub(crate) mod threads;
 mod turnover;

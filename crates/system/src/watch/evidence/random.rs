@@ -2,7 +2,7 @@
 
 /// Random numbers (xorshift64).
 #[derive(Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {

@@ -4,7 +4,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time of the calling thread.
 #[derive(Debug)]
-pub(super) struct CpuClock {
+pub(crate) struct CpuClock {
     start_ns: u64,
 }
 

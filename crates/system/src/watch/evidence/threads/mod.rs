@@ -4,7 +4,7 @@
 //! budget of CPU time, of which every component gets a share, and what does not fit is sampled at random. CPU time is
 //! counted once per line for all threads, from what the readings left of their budgets.
 
-mod clock;
+pub(crate) mod clock;
 mod component;
 mod process;
 mod sums;

@@ -1,0 +1,314 @@
+//! Asks the kernel for samples of what runs (`perf_event_open(2)`).
+//!
+//! Where it is allowed – root, `CAP_PERFMON`, or `kernel.perf_event_paranoid` below 1 – one event for each core samples
+//! whatever runs on it, and samples of others are left out as they are read: processes that come and go are all seen,
+//! and the number of events does not depend on that of threads. Otherwise there is an event for each thread of a
+//! component and each core, which threads hand on to those they create.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::super::evidence::Members;
+use super::ring::{Record, Ring};
+use super::stacks::Stacks;
+
+/// The largest number of events, if each thread needs its own: they are open files.
+const MOST_EVENTS: usize = 2_048;
+
+/// Open events, and the cores' buffers.
+pub(super) struct Events {
+    rate_per_s: u32,
+    has_kernel: bool,
+    lost: u64,
+    /// A buffer for each core that is online.
+    rings: BTreeMap<i32, Ring>,
+    /// `None`: whatever runs is sampled.
+    threads: Option<Threads>,
+}
+
+/// Events of threads, which write to the buffer of their core.
+#[derive(Default)]
+struct Threads {
+    events: Vec<OwnedFd>,
+    /// Threads that are sampled, also through those that created them.
+    sampled: HashSet<u32>,
+    processes: HashSet<u32>,
+    is_enabled: bool,
+    /// Why some are not, by component.
+    refused: BTreeMap<String, String>,
+}
+
+impl Events {
+    /// Opens what the kernel allows; nothing is sampled yet.
+    ///
+    /// # Errors
+    /// Why nothing can be sampled, as a sentence.
+    pub fn open(rate_per_s: u32, members: &[Members]) -> Result<Events, String> {
+        let cores = online_cores();
+        let mut rings = BTreeMap::new();
+        let whole = cores.iter().try_for_each(|core| {
+            let event = Attributes::new(rate_per_s, true).open(None, *core)?;
+            rings.insert(*core, Ring::of(event)?);
+            io::Result::Ok(())
+        });
+        let error = match whole {
+            Ok(()) => {
+                return Ok(Events { rate_per_s, has_kernel: true, lost: 0, rings, threads: None });
+            }
+            Err(error) => error,
+        };
+        if !matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) {
+            return Err(refused(&error));
+        }
+        for has_kernel in [true, false] {
+            let threads = Some(Threads::default());
+            let mut events = Events { rate_per_s, has_kernel, lost: 0, rings: BTreeMap::new(), threads };
+            events.follow(members);
+            if !events.rings.is_empty() {
+                return Ok(events);
+            }
+        }
+        Err(refused(&error))
+    }
+
+    /// Functions of the kernel are sampled, too.
+    pub fn has_kernel(&self) -> bool {
+        self.has_kernel
+    }
+
+    /// Samples for which there was no room.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// What is not sampled, and why.
+    pub fn not_seen(&self) -> Vec<String> {
+        let refused = self.threads.iter().flat_map(|threads| &threads.refused);
+        refused.map(|(component, why)| format!("threads of {component}: {why}")).collect()
+    }
+
+    /// Begins or ends sampling.
+    pub fn enable(&mut self, is_enabled: bool) {
+        if let Some(threads) = &mut self.threads {
+            threads.is_enabled = is_enabled;
+        }
+        let of_threads = self.threads.iter().flat_map(|threads| &threads.events);
+        for event in self.rings.values().map(Ring::event).chain(of_threads) {
+            control(event, if is_enabled { ENABLE } else { DISABLE }, 0);
+        }
+    }
+
+    /// Opens events for threads that are not sampled yet, if each needs its own.
+    pub fn follow(&mut self, members: &[Members]) {
+        let Some(mut threads) = self.threads.take() else { return };
+        for one in members {
+            for pid in &one.pids {
+                if threads.processes.insert(*pid)
+                    && let Err(error) = self.follow_process(&mut threads, *pid)
+                {
+                    threads.refused.entry(one.component.clone()).or_insert(error);
+                }
+            }
+        }
+        self.threads = Some(threads);
+    }
+
+    /// Every thread of a process; those that it creates meanwhile hand on what their creators have, or are listed.
+    fn follow_process(&mut self, threads: &mut Threads, pid: u32) -> Result<(), String> {
+        let Ok(listed) = fs::read_dir(format!("/proc/{pid}/task")) else { return Ok(()) };
+        let tids = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        for tid in tids.collect::<Vec<_>>() {
+            if !threads.sampled.insert(tid) {
+                continue;
+            }
+            for core in online_cores() {
+                if threads.events.len() >= MOST_EVENTS {
+                    return Err(format!("there are more than {MOST_EVENTS} for all cores"));
+                }
+                match self.open_thread(tid, core) {
+                    Ok(event) => {
+                        if threads.is_enabled {
+                            control(&event, ENABLE, 0);
+                        }
+                        threads.events.push(event);
+                    }
+                    // It has ended.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
+                    Err(error) => return Err(refused(&error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The event of a thread on a core. The first of a core makes its buffer.
+    fn open_thread(&mut self, tid: u32, core: i32) -> io::Result<OwnedFd> {
+        let event = Attributes::new(self.rate_per_s, self.has_kernel).open(Some(tid), core)?;
+        match self.rings.get(&core) {
+            Some(ring) if control(&event, SET_OUTPUT, ring.event().as_raw_fd().into()) => Ok(event),
+            Some(_) => Err(io::Error::last_os_error()),
+            None => {
+                let event_of_ring = event.try_clone()?;
+                self.rings.insert(core, Ring::of(event_of_ring)?);
+                Ok(event)
+            }
+        }
+    }
+
+    /// Reads what there is.
+    pub fn fetch(&mut self, stacks: &mut Stacks) {
+        let Events { rings, threads, lost, .. } = self;
+        for ring in rings.values_mut() {
+            ring.read(|record| match record {
+                Record::Sample { pid, chain } => stacks.add(pid, chain.iter()),
+                Record::Lost(count) => *lost += count,
+                Record::Fork { pid, tid, parent } => {
+                    stacks.forked(pid, parent);
+                    if let Some(threads) = threads.as_mut().filter(|t| t.processes.contains(&parent)) {
+                        threads.processes.insert(pid);
+                        threads.sampled.insert(tid);
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Why the kernel does not sample.
+fn refused(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            format!(
+                "the kernel does not allow samples (kernel.perf_event_paranoid is {}): root or CAP_PERFMON is needed, or 2 or \
+                 less for processes of one's own",
+                paranoid.trim()
+            )
+        }
+        Some(libc::ENOSYS) => "this kernel, or a seccomp filter, has no perf events".to_owned(),
+        _ => format!("the kernel takes no samples: {error}"),
+    }
+}
+
+/// The cores that are online: `0-3,5`.
+fn online_cores() -> Vec<i32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cores = read_cores(&text);
+    if cores.is_empty() { vec![0] } else { cores }
+}
+
+fn read_cores(text: &str) -> Vec<i32> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// Requests of `ioctl(2)` for events (`linux/perf_event.h`).
+const ENABLE: u64 = 0x2400;
+const DISABLE: u64 = 0x2401;
+const SET_OUTPUT: u64 = 0x2405;
+
+/// Returns whether it was done: an event whose thread has ended may be refused, and samples nothing anyway.
+#[expect(unsafe_code, reason = "events have no other way in")]
+fn control(event: &OwnedFd, request: u64, value: i64) -> bool {
+    // SAFETY: the requests take a number, and the descriptor is open.
+    unsafe { libc::ioctl(event.as_raw_fd(), request as libc::Ioctl, value) == 0 }
+}
+
+/// `struct perf_event_attr`, as long as it was in Linux 4.8.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_freq: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup: u32,
+    breakpoint: u32,
+    config_1: u64,
+    config_2: u64,
+    branches: u64,
+    registers_of_user: u64,
+    stack_of_user: u32,
+    clock: i32,
+    registers: u64,
+    aux_watermark: u32,
+    most_frames: u16,
+    reserved: u16,
+}
+
+impl Attributes {
+    /// A clock of each core that runs while something does.
+    fn new(rate_per_s: u32, has_kernel: bool) -> Attributes {
+        const SOFTWARE: u32 = 1;
+        const CPU_CLOCK: u64 = 0;
+        const PROCESS_AND_THREAD: u64 = 1 << 1;
+        const CALL_CHAIN: u64 = 1 << 5;
+        const DISABLED: u64 = 1;
+        const INHERIT: u64 = 1 << 1;
+        const EXCLUDE_KERNEL: u64 = 1 << 5;
+        const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+        const EXCLUDE_IDLE: u64 = 1 << 7;
+        const FREQUENCY: u64 = 1 << 10;
+        /// Records of threads and processes that are created.
+        const TASKS: u64 = 1 << 13;
+        let kernel = if has_kernel { 0 } else { EXCLUDE_KERNEL };
+        Attributes {
+            kind: SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: CPU_CLOCK,
+            sample_freq: rate_per_s.into(),
+            sample_type: PROCESS_AND_THREAD | CALL_CHAIN,
+            flags: DISABLED | INHERIT | EXCLUDE_HYPERVISOR | EXCLUDE_IDLE | FREQUENCY | TASKS | kernel,
+            ..Attributes::default()
+        }
+    }
+
+    /// An event for a thread, or whatever runs, on a core.
+    #[expect(unsafe_code, reason = "the system call has no wrapper")]
+    fn open(&self, tid: Option<u32>, core: i32) -> io::Result<OwnedFd> {
+        const CLOSE_ON_EXEC: u64 = 1 << 3;
+        const NO_GROUP: i32 = -1;
+        let tid = tid.map_or(-1, |tid| tid as i32);
+        // SAFETY: the kernel reads as many bytes as the struct says it has, and returns a descriptor.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                std::ptr::from_ref(self),
+                tid,
+                core,
+                NO_GROUP,
+                CLOSE_ON_EXEC,
+            )
+        };
+        match i32::try_from(fd) {
+            // SAFETY: a descriptor that was just opened and is owned by nothing else.
+            Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_read_as_the_kernel_lists_them() {
+        assert_eq!(read_cores("0-3,5,7-8\n"), [0, 1, 2, 3, 5, 7, 8]);
+        assert_eq!(read_cores("0\n"), [0]);
+        assert_eq!(read_cores(""), [0i32; 0]);
+    }
+
+    #[test]
+    fn the_attributes_are_as_long_as_the_kernels() {
+        assert_eq!(size_of::<Attributes>(), 112);
+    }
+}

@@ -1,0 +1,208 @@
+//! Profiles: stacks of components' threads while they run, sampled by the kernel (`perf_event_open(2)`, a software
+//! clock, which virtual machines and containers have, too).
+//!
+//! Sampling costs something, so it is on in one second of every two, drawn at random: the other seconds show what it
+//! costs, in the same trial. `events.rs` asks the kernel for samples, `ring.rs` reads them, `stacks.rs` counts them, and
+//! `names.rs` turns addresses into functions, once the load is over and while the processes are still there.
+
+mod events;
+mod names;
+mod ring;
+mod stacks;
+
+use std::thread::JoinHandle;
+
+use loadlab_record::profile::{Profile, Window};
+
+use self::events::Events;
+use self::stacks::Stacks;
+use super::evidence::Members;
+use super::evidence::random::Random;
+use super::evidence::threads::clock::CpuClock;
+use super::spread;
+use crate::cancel::Cancel;
+use crate::clock::{self, TrialClock};
+use crate::error::{Error, Result};
+use crate::process::background;
+
+/// What is to be sampled.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileSpec {
+    /// Components; empty: all of them.
+    pub components: Vec<String>,
+    /// Samples per second and core.
+    pub rate_per_s: u32,
+}
+
+/// What was sampled.
+#[derive(Clone, Debug, Default)]
+pub struct Sampled {
+    /// The profile.
+    pub profile: Profile,
+    /// Its processes, with their components.
+    pub processes: Vec<(String, u32)>,
+}
+
+impl Sampled {
+    fn nothing(why: String) -> Sampled {
+        Sampled { profile: Profile { not_seen: vec![why], ..Profile::default() }, processes: Vec::new() }
+    }
+}
+
+/// Samples are fetched from the kernel this often, and processes looked up.
+const FETCH_NS: u64 = 100_000_000;
+const SECOND_NS: u64 = super::SECOND_NS;
+
+/// Takes samples until it is finished. Dropping it ends it.
+pub struct Profiler {
+    stop: Cancel,
+    thread: Option<JoinHandle<Sampled>>,
+}
+
+impl std::fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Profiler").finish_non_exhaustive()
+    }
+}
+
+impl Profiler {
+    /// Starts sampling the processes that `members` lists. What the kernel does not allow is in the profile.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn start(
+        spec: ProfileSpec,
+        clock: TrialClock,
+        members: impl Fn() -> Vec<Members> + Send + 'static,
+    ) -> Result<Profiler> {
+        let stop = Cancel::new();
+        let stopped = stop.clone();
+        let body = move || {
+            background::enter();
+            Sampling::new(spec, clock).run(&members, &stopped)
+        };
+        let thread = std::thread::Builder::new().name("loadlab-profile".into()).spawn(body);
+        let thread = thread.map_err(|source| Error::Os { doing: "start a thread", source })?;
+        Ok(Profiler { stop, thread: Some(thread) })
+    }
+
+    /// Takes no more samples, and gives the functions of those taken their names. The processes must still be there.
+    pub fn finish(mut self) -> Sampled {
+        self.stop.cancel();
+        let ended = self.thread.take().and_then(|thread| thread.join().ok());
+        ended.unwrap_or_else(|| Sampled::nothing("everything: the thread that takes samples failed".into()))
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The state of the thread that takes samples.
+struct Sampling {
+    spec: ProfileSpec,
+    clock: TrialClock,
+    random: Random,
+    stacks: Stacks,
+    windows: Vec<Window>,
+    cpu: CpuClock,
+}
+
+impl Sampling {
+    fn new(spec: ProfileSpec, clock: TrialClock) -> Sampling {
+        let random = Random::new(clock.origin_ns);
+        Sampling {
+            spec,
+            clock,
+            random,
+            stacks: Stacks::default(),
+            windows: Vec::new(),
+            cpu: CpuClock::start(),
+        }
+    }
+
+    fn run(mut self, members: &dyn Fn() -> Vec<Members>, stop: &Cancel) -> Sampled {
+        let wanted = self.wanted(members());
+        let mut events = match Events::open(self.spec.rate_per_s, &wanted) {
+            Ok(events) => events,
+            Err(why) => return Sampled::nothing(why),
+        };
+        self.stacks.set_members(&wanted);
+        for pair in 0u64.. {
+            let second = 2 * pair + self.random.below(2) as u64;
+            let from_ns = self.clock.origin_ns + second * SECOND_NS;
+            if stop.wait_until(from_ns) {
+                break;
+            }
+            if self.window(&mut events, from_ns, members, stop) {
+                break;
+            }
+        }
+        self.profile(&events)
+    }
+
+    /// The processes of components that are sampled: never those of loadlab and of the machine.
+    fn wanted(&self, mut members: Vec<Members>) -> Vec<Members> {
+        let is_ours = |name: &str| matches!(name, "loadlab" | "host");
+        let names = &self.spec.components;
+        members
+            .retain(|one| !is_ours(&one.component) && (names.is_empty() || names.contains(&one.component)));
+        members
+    }
+
+    /// Samples for a second. Returns whether it was stopped.
+    fn window(
+        &mut self,
+        events: &mut Events,
+        from_ns: u64,
+        members: &dyn Fn() -> Vec<Members>,
+        stop: &Cancel,
+    ) -> bool {
+        let end_ns = from_ns + SECOND_NS;
+        if clock::now_ns() >= end_ns {
+            return false;
+        }
+        events.enable(true);
+        let began_ns = clock::now_ns();
+        let is_stopped = loop {
+            let next_ns = spread::off_line(self.clock, clock::now_ns() + FETCH_NS).min(end_ns);
+            let is_stopped = stop.wait_until(next_ns);
+            let is_over = is_stopped || clock::now_ns() >= end_ns;
+            if is_over {
+                events.enable(false);
+            }
+            let wanted = self.wanted(members());
+            self.stacks.set_members(&wanted);
+            events.follow(&wanted);
+            events.fetch(&mut self.stacks);
+            if is_over {
+                break is_stopped;
+            }
+        };
+        let at_s = |ns| self.clock.at_s(ns);
+        // A second that was cut short by the end of the load is no second of it.
+        self.windows.push(Window { from_s: at_s(began_ns), to_s: at_s(clock::now_ns().min(end_ns)) });
+        is_stopped
+    }
+
+    fn profile(self, events: &Events) -> Sampled {
+        let mut not_seen = events.not_seen();
+        let processes = self.stacks.processes();
+        let components = self.stacks.named(&self.spec.components, &mut not_seen);
+        let profile = Profile {
+            rate_per_s: self.spec.rate_per_s,
+            windows: self.windows,
+            lost: events.lost(),
+            cpu_s: self.cpu.spent_ns() as f64 / 1e9,
+            has_kernel: events.has_kernel(),
+            components,
+            not_seen,
+        };
+        Sampled { profile, processes }
+    }
+}

@@ -1,0 +1,268 @@
+//! Counts stacks by address while samples are taken, and by name afterwards.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use loadlab_record::profile::{ComponentProfile, INCOMPLETE, Stack};
+
+use super::super::evidence::Members;
+use super::names::{Name, Names};
+
+/// Different stacks that are kept; of further ones, the innermost function alone.
+const MOST_STACKS: usize = 40_000;
+/// A mark of the kernel within a stack (`PERF_CONTEXT_MAX`): addresses never reach that far.
+const MARKS: u64 = -4095i64 as u64;
+/// What follows is the kernel's (`PERF_CONTEXT_KERNEL`), or the process's (`PERF_CONTEXT_USER`).
+const OF_KERNEL: u64 = -128i64 as u64;
+const OF_USER: u64 = -512i64 as u64;
+
+/// A stack by its addresses, the innermost first: those of the kernel, then those of the process.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Addresses {
+    component: usize,
+    pid: u32,
+    kernel: usize,
+    all: Box<[u64]>,
+}
+
+/// Stacks that were sampled.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    components: Vec<String>,
+    of_process: HashMap<u32, usize>,
+    counts: HashMap<Addresses, u64>,
+    /// Reused.
+    read: Vec<u64>,
+}
+
+impl Stacks {
+    /// Which component processes belong to.
+    pub fn set_members(&mut self, members: &[Members]) {
+        for one in members {
+            let known = self.components.iter().position(|name| *name == one.component);
+            let place = known.unwrap_or_else(|| {
+                self.components.push(one.component.clone());
+                self.components.len() - 1
+            });
+            for pid in &one.pids {
+                self.of_process.insert(*pid, place);
+            }
+        }
+    }
+
+    /// Every process that was seen, with its component.
+    pub fn processes(&self) -> Vec<(String, u32)> {
+        let name = |place: usize| self.components.get(place).cloned().unwrap_or_default();
+        self.of_process.iter().map(|(pid, place)| (name(*place), *pid)).collect()
+    }
+
+    /// A process was created by another, and belongs to the same component.
+    pub fn forked(&mut self, pid: u32, parent: u32) {
+        if let Some(place) = self.of_process.get(&parent).copied() {
+            self.of_process.entry(pid).or_insert(place);
+        }
+    }
+
+    /// Counts a sample, if its process belongs to a component.
+    pub fn add(&mut self, pid: u32, chain: impl Iterator<Item = u64>) {
+        let Some(&component) = self.of_process.get(&pid) else { return };
+        self.read.clear();
+        let (mut kernel, mut context) = (0, OF_USER);
+        for address in chain {
+            if address >= MARKS {
+                context = address;
+            } else if context == OF_KERNEL {
+                self.read.push(address);
+                kernel = self.read.len();
+            } else if context == OF_USER {
+                self.read.push(address);
+            }
+        }
+        if self.counts.len() >= MOST_STACKS {
+            self.read.truncate(1);
+            kernel = kernel.min(1);
+        }
+        let key = Addresses { component, pid, kernel, all: self.read.as_slice().into() };
+        *self.counts.entry(key).or_default() += 1;
+    }
+
+    /// What was sampled, by component, in the plan's order. `wanted` are the names that were asked for.
+    pub fn named(self, wanted: &[String], not_seen: &mut Vec<String>) -> Vec<ComponentProfile> {
+        for name in wanted.iter().filter(|name| !self.components.contains(name)) {
+            not_seen.push(format!("{name}: it has no process on this machine"));
+        }
+        if self.counts.len() >= MOST_STACKS {
+            not_seen.push(format!("callers in stacks beyond the first {MOST_STACKS}"));
+        }
+        let (mut of_processes, mut of_kernel) = (BTreeMap::<u32, BTreeSet<u64>>::new(), BTreeSet::new());
+        for stack in self.counts.keys() {
+            of_kernel.extend(stack.kernel_addresses());
+            of_processes.entry(stack.pid).or_default().extend(stack.user_addresses());
+        }
+        let names = Names::new();
+        let of_kernel = names.of_kernel(&of_kernel.into_iter().collect::<Vec<_>>());
+        let of_processes: HashMap<u32, HashMap<u64, Name>> = of_processes
+            .into_iter()
+            .map(|(pid, addresses)| {
+                let addresses: Vec<u64> = addresses.into_iter().collect();
+                let found = names.of_process(pid, &addresses);
+                (pid, addresses.into_iter().zip(found).collect())
+            })
+            .collect();
+        let mut tables: Vec<Table> = self.components.iter().map(|name| Table::new(name)).collect();
+        for (stack, samples) in &self.counts {
+            let (Some(table), Some(own)) = (tables.get_mut(stack.component), of_processes.get(&stack.pid))
+            else {
+                continue;
+            };
+            let kernel = stack.kernel_addresses().filter_map(|address| of_kernel.get(&address));
+            let user = stack.user_addresses().filter_map(|address| own.get(&address));
+            table.add(kernel.collect(), user.collect(), *samples);
+        }
+        tables.into_iter().map(Table::profile).collect()
+    }
+}
+
+impl Addresses {
+    /// Those of the kernel, the innermost first. An address to return to is just behind its call, which may be the end of
+    /// its function.
+    fn kernel_addresses(&self) -> impl Iterator<Item = u64> {
+        calls(self.all.get(..self.kernel).unwrap_or_default())
+    }
+
+    fn user_addresses(&self) -> impl Iterator<Item = u64> {
+        calls(self.all.get(self.kernel..).unwrap_or_default())
+    }
+}
+
+fn calls(addresses: &[u64]) -> impl Iterator<Item = u64> {
+    addresses.iter().enumerate().map(|(place, address)| address.saturating_sub(u64::from(place > 0)))
+}
+
+/// Stacks of a component by name.
+struct Table {
+    profile: ComponentProfile,
+    places: HashMap<String, u32>,
+    stacks: BTreeMap<Vec<u32>, u64>,
+}
+
+impl Table {
+    fn new(component: &str) -> Table {
+        let profile = ComponentProfile { component: component.to_owned(), ..ComponentProfile::default() };
+        Table { profile, places: HashMap::new(), stacks: BTreeMap::new() }
+    }
+
+    fn place(&mut self, name: &str) -> u32 {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        let place = self.profile.names.len() as u32;
+        self.places.insert(name.to_owned(), place);
+        self.profile.names.push(name.to_owned());
+        place
+    }
+
+    fn add(&mut self, kernel: Vec<&Name>, user: Vec<&Name>, samples: u64) {
+        self.profile.samples += samples;
+        if kernel.first().or(user.first()).is_none_or(|innermost| !innermost.is_function) {
+            self.profile.unnamed += samples;
+        }
+        let mut frames = Vec::with_capacity(kernel.len() + user.len() + 1);
+        // A thread of the kernel, or one whose own stack was not read, has no outermost function to look for.
+        if user.last().is_some_and(|outermost| !begins(outermost)) {
+            self.profile.incomplete += samples;
+            frames.push(self.place(INCOMPLETE));
+        }
+        for name in user.iter().rev().chain(kernel.iter().rev()) {
+            frames.push(self.place(&name.text));
+        }
+        *self.stacks.entry(frames).or_default() += samples;
+    }
+
+    fn profile(self) -> ComponentProfile {
+        let mut stacks: Vec<Stack> =
+            self.stacks.into_iter().map(|(frames, samples)| Stack { frames, samples }).collect();
+        stacks.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.frames.cmp(&b.frames)));
+        ComponentProfile { stacks, ..self.profile }
+    }
+}
+
+/// Whether a thread begins with this function: then its stack is complete.
+fn begins(name: &Name) -> bool {
+    const EXACT: [&str; 10] = [
+        "_start",
+        "__libc_start_main",
+        "__libc_start_call_main",
+        "start_thread",
+        "clone",
+        "clone3",
+        "__clone",
+        "__clone3",
+        "main",
+        "thread_native_entry",
+    ];
+    const BEGINNINGS: [&str; 7] = [
+        "__libc_start_main@",
+        "runtime.goexit",
+        "runtime.mstart",
+        "runtime.rt0_go",
+        "_rt0_",
+        "runtime.mcall",
+        "runtime.gcBgMarkWorker",
+    ];
+    let text = name.text.as_str();
+    EXACT.contains(&text) || BEGINNINGS.iter().any(|begin| text.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name { text: text.to_owned(), is_function: !text.starts_with('[') }
+    }
+
+    #[test]
+    fn addresses_are_counted_by_component_with_what_is_the_kernels() {
+        let mut stacks = Stacks::default();
+        stacks.set_members(&[Members { component: "api".into(), pids: vec![7] }]);
+        let chain = [OF_KERNEL, 0xf1, 0xf2, OF_USER, 0x11, 0x12];
+        stacks.add(7, chain.into_iter());
+        stacks.add(7, chain.into_iter());
+        stacks.add(9, chain.into_iter());
+        stacks.forked(9, 7);
+        stacks.add(9, chain.into_iter());
+        // What runs above a hypervisor is neither's.
+        stacks.add(7, [-32i64 as u64, 0x99].into_iter());
+        let mut seen: Vec<(u32, Vec<u64>, Vec<u64>, u64)> = stacks
+            .counts
+            .iter()
+            .map(|(s, n)| (s.pid, s.kernel_addresses().collect(), s.user_addresses().collect(), *n))
+            .collect();
+        seen.sort();
+        let (kernel, user) = (vec![0xf1, 0xf1], vec![0x11, 0x11]);
+        assert_eq!(
+            seen,
+            [(7, vec![], vec![], 1), (7, kernel.clone(), user.clone(), 2), (9, kernel, user, 1)]
+        );
+    }
+
+    #[test]
+    fn stacks_without_their_beginning_are_marked() {
+        let mut table = Table::new("api");
+        let [start, serve, odd, read] = ["_start", "serve", "[libfoo.so]", "read [kernel]"].map(name);
+        table.add(vec![&read], vec![&serve, &start], 3);
+        table.add(vec![], vec![&odd, &serve], 2);
+        table.add(vec![&read], vec![], 1);
+        let profile = table.profile();
+        assert_eq!((profile.samples, profile.incomplete, profile.unnamed), (6, 2, 2));
+        let named = |stack: &Stack| profile.named(stack).collect::<Vec<_>>().join(";");
+        assert_eq!(
+            profile.stacks.iter().map(|stack| (named(stack), stack.samples)).collect::<Vec<_>>(),
+            [
+                ("_start;serve;read [kernel]".to_owned(), 3),
+                ("[incomplete];serve;[libfoo.so]".to_owned(), 2),
+                ("read [kernel]".to_owned(), 1)
+            ]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Planted hot functions: services in four languages, each with a function that takes three quarters of its work. A
+//! profile has to name it first. And what sampling costs, beside seconds without it.
+
+use std::fs;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::servers;
+use crate::command::{LONGEST, captured, program};
+use crate::packages::{FOR_PLANTED, ready};
+use crate::steps::Outcome;
+
+/// The component in each language, and what its function is called.
+const HOT: [(&str, &str); 4] =
+    [("c", "planted_hot"), ("rust", "hot::planted_hot"), ("go", "main.plantedHot"), ("node", "plantedHot")];
+/// The planted function has three quarters of the work of its service, and the service does more than that work.
+const LEAST_SHARE: f64 = 0.5;
+/// The most that sampling may cost, a share of the goodput: the interval's far end.
+const MOST_COST: f64 = 0.02;
+
+/// Whether each profile names the planted function first, as a step of `cargo xtask test`.
+///
+/// # Errors
+/// Something is missing, or another function is named first.
+pub fn quick() -> Outcome {
+    ready(FOR_PLANTED, false)?;
+    let said = run("hot", &servers::build_hot()?)?;
+    let components = said["cases"][0]["profile"]["components"].as_array().context("no profile")?;
+    let mut words = Vec::new();
+    for (name, planted) in HOT {
+        let of = components.iter().find(|component| component["component"] == name);
+        let of = of.with_context(|| format!("no profile of {name}"))?;
+        let first = &of["functions"][0];
+        let (function, share) = (first["name"].as_str().unwrap_or_default(), share(first, of));
+        ensure!(
+            function.contains(planted) && share >= LEAST_SHARE,
+            "{name}: {planted} is not first with half of the samples, but {function} with {share:.2}: {of:#}"
+        );
+        words.push(format!("{name} {:.0} %", 100.0 * share));
+    }
+    Ok(format!("the planted function first in all: {}", words.join(", ")))
+}
+
+fn share(function: &Value, of: &Value) -> f64 {
+    function["own"].as_f64().unwrap_or(0.0) / of["samples"].as_f64().unwrap_or(f64::INFINITY)
+}
+
+/// The same, and what sampling costs, as a step of `cargo xtask long`.
+///
+/// # Errors
+/// As for [`quick`], or sampling costs too much.
+pub fn long() -> Outcome {
+    let hot = quick()?;
+    let said = run("cost", &servers::build_hot()?)?;
+    let cost = &said["cases"][0]["profile"]["cost"];
+    let of = |name: &str| cost["goodput"][name].as_f64().with_context(|| format!("no {name}: {cost:#}"));
+    let (value, low, high) = (of("value")?, of("low")?, of("high")?);
+    let pairs = cost["pairs"].as_u64().unwrap_or(0);
+    let words = format!(
+        "{hot}; goodput of nginx with samples over that without: {value:.4} ({low:.4} … {high:.4}, 95 %), {pairs} pairs of \
+         seconds"
+    );
+    ensure!(low > 1.0 - MOST_COST, "{words}");
+    Ok(words)
+}
+
+/// Runs a plan. Returns what `loadlab report --format json` prints of it.
+fn run(plan: &str, path: &std::ffi::OsString) -> Result<Value> {
+    let loadlab = servers::loadlab(None)?;
+    let out = servers::out().join("profiles").join(plan);
+    let _ = fs::remove_dir_all(&out);
+    let mut command = program(&loadlab);
+    command.arg("run").arg(servers::sources().join(format!("profiles/{plan}.yaml")));
+    command.args(["--quiet", "--out"]).arg(&out).env("PATH", path).stdin(Stdio::null());
+    let ran = captured(&mut command, LONGEST)?;
+    // 4: the generator was too slow for a moment. The profile is what counts here.
+    ensure!(matches!(ran.status.code(), Some(0 | 4)), "{}\n{}{}", ran.status, ran.stdout, ran.stderr);
+    let mut command = program(&loadlab);
+    command.arg("report").arg(&out).args(["--format", "json"]).stdin(Stdio::null());
+    let ran = captured(&mut command, LONGEST)?;
+    ensure!(ran.status.success(), "{}\n{}", ran.status, ran.stderr);
+    serde_json::from_str(&ran.stdout).with_context(|| ran.stdout.clone())
+}
