@@ -27,6 +27,12 @@ const MOST_COST: f64 = 0.02;
 pub fn quick() -> Outcome {
     ready(FOR_PLANTED, false)?;
     let said = run("hot", &servers::build_hot()?)?;
+    let left: Vec<String> = fs::read_dir(servers::sources().join("profiles"))?
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".log"))
+        .collect();
+    ensure!(left.is_empty(), "left behind: {}", left.join(", "));
     let components = said["cases"][0]["profile"]["components"].as_array().context("no profile")?;
     let mut words = Vec::new();
     for (name, planted) in HOT {

@@ -40,8 +40,8 @@ pub struct RunningSystem {
     ports: Ports,
     /// Seed commands that were run for the longest-lived components that are up.
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
-    /// Processes that list their functions for a profile: in a file that outlives them.
-    listing: Vec<u32>,
+    /// Processes that list their functions for a profile, in files that outlive them, and the folders they run in.
+    listing: Vec<(u32, Option<PathBuf>)>,
     /// What is not started one by one.
     pub beside: Externals,
 }
@@ -605,16 +605,23 @@ impl RunningSystem {
         let is_own =
             |name: &str| self.up.iter().any(|up| up.service.is_none() && up.component.name() == name);
         let own = processes.into_iter().filter(|(name, _)| is_own(name)).map(|(_, pid)| pid);
-        let own: Vec<u32> = own.collect();
+        let with_folder = |pid| (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
+        let own: Vec<_> = own.map(with_folder).collect();
         self.listing.extend(own);
     }
 
-    /// Removes the lists of functions of processes that have ended: Node leaves its own in `/tmp`.
+    /// Removes what processes that have ended leave of a profile: Node has a list of functions in `/tmp`, and a log of each
+    /// isolate in the folder it runs in.
     fn remove_lists(&mut self) {
-        self.listing.retain(|pid| {
+        self.listing.retain(|(pid, folder)| {
             let is_there = Path::new(&format!("/proc/{pid}")).exists();
             if !is_there {
                 let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+                let entries = folder.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+                let end = format!("-{pid}-v8.log");
+                let is_log = |name: &str| name.starts_with("isolate-0x") && name.ends_with(&end);
+                let logs = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_log));
+                logs.for_each(|log| drop(std::fs::remove_file(log.path())));
             }
             is_there
         });
