@@ -1,24 +1,26 @@
-// Flame graphs: each function above its caller, as wide as its share of the samples. Frames are elements, so that focus,
-// colours, clipped labels and printing are the browser's work. Without this script the table below is unfolded.
+// Flame graphs: every function above its caller, as wide as its share of the samples. Frames are elements, so that focus,
+// colours, clipped labels and paper are the page's own. Without this script the table below is unfolded.
 (() => {
   "use strict";
-  const { count, make, units, unpack } = loadlab;
+  const { count, make, say, units, unpack } = loadlab;
 
-  // Narrower frames are not drawn; those narrower than the others have no edges, or no labels.
-  const [LEAST_PX, EDGED_PX, LABELLED_PX] = [0.5, 3, 18];
+  // Narrower frames are not drawn; narrower than the second one they have no labels.
+  const LEAST_PX = 0.5;
+  const LABELLED_PX = 18;
 
-  // Nodes in preorder, each with the sample at which it begins.
-  const treeOf = ({ names, nodes, compared }) => {
+  // Nodes in preorder, each from where it begins among the samples.
+  const grown = ({ names, nodes, compared }) => {
     const path = [];
     const all = [];
-    for (let i = 0; i < nodes.length; i += compared ? 4 : 3) {
-      const [depth, name, samples] = nodes.slice(i, i + 3);
-      const before = compared ? nodes[i + 3] : -1;
+    const width = compared ? 4 : 3;
+    for (let i = 0; i < nodes.length; i += width) {
+      const [depth, name, samples, before = -1] = nodes.slice(i, i + width);
       const parent = path[depth - 1];
       const from = parent ? parent.next : 0;
+      const node = { name: names[name], depth, samples, before, parent, from, next: from, at: all.length };
       if (parent) parent.next += samples;
-      path[depth] = { name: names[name], depth, samples, before, parent, from, next: from, at: all.length };
-      all.push(path[depth]);
+      path[depth] = node;
+      all.push(node);
     }
     return all;
   };
@@ -28,134 +30,161 @@
     if (name === "[incomplete]" || name === "[unknown]") return "other";
     return name.endsWith(" [kernel]") ? "kernel" : "user";
   };
-  // As a share of what there was before: infinite if there was nothing.
+  // Growth is a share of what there was before: infinite if there was nothing.
   const growth = ({ samples, before }) => (before < 0 ? 0 : samples / before - 1);
   const changeOf = (node) => {
-    const size = Math.abs(growth(node));
+    const grows = growth(node);
+    const size = Math.abs(grows);
     if (size < 0.05) return "same";
-    return `${growth(node) > 0 ? "more" : "less"} l${size < 0.2 ? 1 : size < 0.5 ? 2 : 3}`;
+    return `${grows > 0 ? "more" : "less"} l${size < 0.2 ? 1 : size < 0.5 ? 2 : 3}`;
   };
   const changeWords = (node) => {
-    if (node.before < 0) return "";
-    if (!node.before) return ", new: no samples before";
-    const sign = growth(node) > 0 ? "+" : growth(node) < 0 ? "−" : "±";
-    return `, ${sign}${units.share(Math.abs(growth(node)))} against ${count(node.before)} before`;
+    if (node.before < 0) return [];
+    const grows = growth(node);
+    if (grows === Infinity) return ["new: no samples before"];
+    const sign = grows > 0 ? "+" : grows < 0 ? "−" : "±";
+    return [`${sign}${units.share(Math.abs(grows))} against ${count(node.before)} before`];
   };
 
   const wire = async (figure) => {
     const stage = figure.querySelector(".stage");
     if (!stage) return;
-    const find = (selector) => stage.querySelector(selector);
-    const [search, reset, box] = [find("input"), find("button"), find(".frames")];
+    const [search, reset, found, box, on] = ["input", "button", ".found", ".frames", ".on"].map((s) => stage.querySelector(s));
     stage.hidden = false;
     figure.querySelector("details").open = false;
     const data = await unpack(JSON.parse(figure.querySelector("script").textContent));
-    const all = treeOf(data);
+    const all = grown(data);
     const [whole] = all;
     let zoom = whole;
     let active = whole;
     let drawnPx = 0;
     let wanted = "";
-    // Elements of the nodes that are drawn.
+    // Elements by node, only of those drawn, and back.
     let frames = new Map();
+    const nodes = new WeakMap();
 
     const words = (node) => {
       const share = (of) => units.share(node.samples / of.samples);
-      const zoomed = zoom === whole ? "" : `, ${share(zoom)} of the zoomed frame`;
-      return `${count(node.samples)} samples, ${share(whole)} of all${zoomed}${changeWords(node)}`;
+      const zoomed = zoom === whole ? [] : [`${share(zoom)} of the zoomed frame`];
+      const samples = `${count(node.samples)} ${node.samples === 1 ? "sample" : "samples"}`;
+      return [samples, `${share(whole)} of all`, ...zoomed, ...changeWords(node)].join(", ");
     };
-    const show = (node) => find(".on").replaceChildren(make("b", { textContent: node.name }), ` ${words(node)}`);
-    const matches = ({ name }) => wanted && name.toLowerCase().includes(wanted);
+    const show = (node) => on.replaceChildren(make("b", { textContent: node.name }), ` ${words(node)}`);
+    const matches = (node) => wanted !== "" && node.name.toLowerCase().includes(wanted);
 
-    const add = (node, left, share) => {
-      const px = share * drawnPx;
-      if (px < LEAST_PX) return;
-      const marks = [px < EDGED_PX && "thin", node.depth < zoom.depth && "under", matches(node) && "hit"];
-      const className = ["frame", data.compared ? changeOf(node) : kindOf(node), ...marks.filter(Boolean)].join(" ");
-      const textContent = px < LABELLED_PX ? "" : node.name;
-      const spoken = { role: "treeitem", ariaLevel: node.depth + 1, ariaLabel: node.name };
-      const frame = make("div", { node, className, tabIndex: -1, textContent, ...spoken });
+    const frameOf = (node, px, left, share) => {
+      const tint = data.compared ? changeOf(node) : kindOf(node);
+      const parts = ["frame", tint, px < 3 && "thin", zoom.depth > node.depth && "under", matches(node) && "hit"];
+      const label = px < LABELLED_PX ? "" : node.name;
+      const frame = make("div", { className: parts.filter(Boolean).join(" "), tabIndex: -1, textContent: label });
       frame.style.cssText = `--depth:${node.depth};left:${100 * left}%;width:${100 * share}%`;
-      frames.set(node, frame);
+      frame.setAttribute("role", "treeitem");
+      frame.setAttribute("aria-level", node.depth + 1);
+      frame.setAttribute("aria-label", node.name);
+      nodes.set(frame, node);
+      return frame;
     };
-    const focus = (node) => {
-      if (!frames.has(node)) return;
-      frames.get(active).tabIndex = -1;
-      active = node;
-      Object.assign(frames.get(node), { tabIndex: 0, ariaLabel: `${node.name}: ${words(node)}` }).focus();
-    };
-    const draw = (widthPx = box.clientWidth) => {
-      const isFocused = box.contains(document.activeElement);
+    const draw = (widthPx) => {
+      const held = box.contains(document.activeElement);
       drawnPx = widthPx;
       frames = new Map();
-      for (let node = zoom.parent; node; node = node.parent) add(node, 0, 1);
-      for (let { at } = zoom; at === zoom.at || all[at]?.depth > zoom.depth; at += 1) {
-        add(all[at], (all[at].from - zoom.from) / zoom.samples, all[at].samples / zoom.samples);
+      const callers = [];
+      for (let node = zoom.parent; node; node = node.parent) callers.unshift(node);
+      callers.forEach((node) => frames.set(node, frameOf(node, widthPx, 0, 1)));
+      let rows = zoom.depth;
+      for (let at = zoom.at; at === zoom.at || all[at]?.depth > zoom.depth; at += 1) {
+        const node = all[at];
+        const share = node.samples / zoom.samples;
+        if (share * widthPx < LEAST_PX) continue;
+        frames.set(node, frameOf(node, share * widthPx, (node.from - zoom.from) / zoom.samples, share));
+        rows = Math.max(rows, node.depth);
       }
-      const rows = 1 + [...frames.keys()].reduce((most, { depth }) => Math.max(most, depth), 0);
-      const sheet = make("div", { className: "sheet" }, ...frames.values());
-      sheet.style.setProperty("--rows", rows);
       // The box keeps the height of the whole: what is below it on the page does not move.
-      if (zoom === whole) box.style.setProperty("--rows", rows);
-      box.replaceChildren(sheet);
+      if (zoom === whole) box.style.setProperty("--rows", rows + 1);
+      const field = make("div", { className: "field" }, ...frames.values());
+      field.setAttribute("role", "none");
+      field.style.setProperty("--rows", rows + 1);
+      box.replaceChildren(field);
       stage.classList.toggle("searched", wanted !== "");
       reset.disabled = zoom === whole;
       if (!frames.has(active)) active = zoom;
       frames.get(active).tabIndex = 0;
-      if (isFocused) focus(active);
+      if (held) frames.get(active).focus();
+    };
+    const go = (node) => {
+      if (!frames.has(node)) return;
+      frames.get(active).tabIndex = -1;
+      active = node;
+      const frame = frames.get(node);
+      frame.tabIndex = 0;
+      frame.setAttribute("aria-label", `${node.name}: ${words(node)}`);
+      frame.focus();
     };
     const zoomTo = (node) => {
+      if (node === zoom) return;
+      active = node === whole ? zoom : node;
       zoom = node;
-      if (node !== whole) active = node;
-      draw();
+      draw(box.clientWidth);
       show(active);
+      say(node === whole ? "The whole graph" : `Zoomed to ${node.name}`);
     };
-    // Each stack counts once: what a match calls is in its samples.
+    // Each stack once: what a match calls is already counted with it.
     const seek = () => {
       wanted = search.value.trim().toLowerCase();
-      const inMatch = (node) => node && (matches(node) || inMatch(node.parent));
-      const samples = all.reduce((sum, n) => sum + (matches(n) && !inMatch(n.parent) ? n.samples : 0), 0);
-      find(".found").textContent = wanted && `${units.share(samples / whole.samples)} of samples match`;
-      draw();
+      let [samples, hits, within] = [0, 0, Infinity];
+      for (const node of all) {
+        if (node.depth <= within) within = Infinity;
+        if (!matches(node)) continue;
+        hits += 1;
+        if (within < Infinity) continue;
+        within = node.depth;
+        samples += node.samples;
+      }
+      const share = units.share(samples / whole.samples);
+      const what = hits === 1 ? "frame matches" : "frames match";
+      found.textContent = !wanted ? "" : hits ? `${count(hits)} ${what}: ${share} of samples` : "nothing matches";
+      draw(box.clientWidth);
     };
 
-    const drawn = (test) => [...frames.keys()].filter(test);
-    const row = () => drawn(({ depth }) => depth === active.depth);
-    const beside = (step) => row()[row().indexOf(active) + step];
+    const beside = (step) => {
+      const row = [...frames.keys()].filter((node) => node.depth === active.depth);
+      return row[row.indexOf(active) + step];
+    };
+    const widest = () =>
+      [...frames.keys()].filter((n) => n.parent === active).reduce((a, b) => (b.samples > (a?.samples ?? 0) ? b : a), undefined);
     const keys = {
-      ArrowUp: () => focus(drawn((n) => n.parent === active).sort((a, b) => b.samples - a.samples)[0]),
-      ArrowDown: () => focus(active.parent),
-      ArrowLeft: () => focus(beside(-1)),
-      ArrowRight: () => focus(beside(1)),
+      ArrowUp: () => go(widest()),
+      ArrowDown: () => go(active.parent),
+      ArrowLeft: () => go(beside(-1)),
+      ArrowRight: () => go(beside(1)),
+      Home: () => go(zoom),
       Enter: () => zoomTo(active),
+      " ": () => zoomTo(active),
     };
-    const heed = (name, act) => {
-      box.addEventListener(name, ({ target }) => target.closest(".frame") && act(target.closest(".frame").node));
-    };
-    ["pointerover", "focusin"].forEach((name) => heed(name, show));
-    heed("click", zoomTo);
-    figure.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      // In the field Escape first empties it.
-      if (event.key === "Escape" && !(event.target === search && search.value)) zoomTo(whole);
-      if (!keys[event.key] || !box.contains(event.target)) return;
+    const nodeOf = (event) => nodes.get(event.target.closest(".frame"));
+    const heed = (name, act) => box.addEventListener(name, (event) => nodeOf(event) && act(nodeOf(event)));
+    heed("pointerover", show);
+    heed("focusin", show);
+    heed("click", (node) => { go(node); zoomTo(node); });
+    box.addEventListener("keydown", (event) => {
+      if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       keys[event.key]();
     });
-    search.addEventListener("input", seek);
-    reset.addEventListener("click", () => {
-      zoomTo(whole);
-      focus(active);
+    figure.addEventListener("keydown", (event) => {
+      // In the field Escape first empties it.
+      if (event.key === "Escape" && !(event.target === search && search.value)) zoomTo(whole);
     });
+    search.addEventListener("input", seek);
+    reset.addEventListener("click", () => { zoomTo(whole); frames.get(active).focus(); });
 
     // Drawn when it comes near, again when its width changes, and whole on paper.
-    const resized = new ResizeObserver(() => box.clientWidth && box.clientWidth !== drawnPx && draw());
-    const near = ([entry]) => entry.isIntersecting && resized.observe(box);
-    new IntersectionObserver(near, { rootMargin: "600px" }).observe(box);
-    addEventListener("beforeprint", () => {
-      zoom = whole;
-      draw(1000);
-    });
+    const resized = new ResizeObserver(() => box.clientWidth && box.clientWidth !== drawnPx && draw(box.clientWidth));
+    const near = new IntersectionObserver(([entry]) => entry.isIntersecting && resized.observe(box), { rootMargin: "600px" });
+    near.observe(box);
+    let before;
+    addEventListener("beforeprint", () => { [before, zoom] = [zoom, whole]; draw(1000); });
+    addEventListener("afterprint", () => { zoom = before; draw(box.clientWidth); });
   };
   loadlab.wireFlames = () => document.querySelectorAll(".flame").forEach(wire);
 })();
