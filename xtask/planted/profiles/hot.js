@@ -7,7 +7,7 @@ let sink = 0;
 
 function plantedHot() {
   let x = 1;
-  for (let i = 0; i < 300000; i++) {
+  for (let i = 0; i < 1500000; i++) {
     x ^= x << 13;
     x ^= x >>> 17;
     x ^= x << 5;
@@ -17,7 +17,7 @@ function plantedHot() {
 
 function plantedWarm() {
   let x = 3;
-  for (let i = 0; i < 100000; i++) {
+  for (let i = 0; i < 500000; i++) {
     x ^= x << 13;
     x ^= x >>> 17;
     x ^= x << 5;
