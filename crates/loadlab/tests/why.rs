@@ -24,7 +24,13 @@ fn each_value_is_set_in_turn_and_the_planned_one_last() {
     let out = lab.run_name();
     let args =
         ["why", "plan.yaml", "--budget", "50s", "--block", "2", "--seed", "3", "--json", "--quiet", "--out"];
-    let ran = lab.loadlab(&[args.as_slice(), &[&out]].concat());
+    let ran = lab.loadlab(&[args.as_slice(), &[&out, "--set", "profile=true"]].concat());
+    let is_sampled = |load: &str| lab.record().dir.join(format!("cases/{load}/1/profile.json")).exists();
+    assert_eq!(
+        ["as-planned", "one-step-less"].map(is_sampled),
+        [true, false],
+        "where limits change nothing else does"
+    );
     assert_eq!(lab.left_behind(), Vec::<String>::new(), "{}", ran.err);
     // Whether a lever that does nothing is certain to cost nothing depends on how busy the machine is.
     assert!(matches!(ran.code, Some(0 | 4 | 6)), "{:?}\n{}\n{}", ran.code, ran.out, ran.err);

@@ -58,7 +58,7 @@ pub use watch::answering::{Answering, Listening, find_answering, is_local};
 pub use watch::drain::{Drained, drain};
 pub use watch::external::{External, ExternalSelector};
 pub use watch::probe::{Probe, ProbeError, ProbeSource, ProbeSpec};
-pub use watch::profile::{ProfileSpec, Profiler, Sampled};
+pub use watch::profile::{ProfileSpec, Profiler, Samples};
 pub use watch::scrape::{ScrapeError, Scraper};
 pub use watch::target::Target;
 pub use watch::{Emit, IdleReadings, SampleTiming, Watched, Watcher};

@@ -81,7 +81,7 @@ fn flame(index: usize, component: &ComponentProfile, profile: &CaseProfile) -> F
     );
     if component.incomplete > 0 {
         note.push_str(&format!(
-            " Of {} the outermost callers are not known ({INCOMPLETE}): code without frame pointers.",
+            " The outermost callers of {} are not known ({INCOMPLETE}): code without frame pointers.",
             share(component.incomplete)
         ));
     }
@@ -93,7 +93,7 @@ fn flame(index: usize, component: &ComponentProfile, profile: &CaseProfile) -> F
         ));
     }
     if left_out > 0 {
-        note.push_str(&format!(" Functions with fewer than {left_out} samples are left out."));
+        note.push_str(&format!(" The flame graph leaves out functions with fewer than {left_out} samples."));
     }
     Flame {
         id: format!("{}-flame-{plain}", case_id(index)),

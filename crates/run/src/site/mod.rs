@@ -6,7 +6,7 @@ pub mod error;
 mod ports;
 pub mod probes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
@@ -40,7 +40,9 @@ pub struct RunningSystem {
     ports: Ports,
     /// Seed commands that were run for the longest-lived components that are up.
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
-    /// Processes that list their functions for a profile, in files that outlive them, and the folders they run in.
+    /// Components that list their functions for a profile, if Node runs them.
+    lists: BTreeSet<String>,
+    /// Their processes, whose lists outlive them, and the folders they run in.
     listing: Vec<(u32, Option<PathBuf>)>,
     /// What is not started one by one.
     pub beside: Externals,
@@ -79,6 +81,7 @@ impl RunningSystem {
             up: Vec::new(),
             ports: Ports::default(),
             seeded: None,
+            lists: BTreeSet::new(),
             listing: Vec::new(),
             beside: Externals::default(),
         }
@@ -308,13 +311,18 @@ impl RunningSystem {
             Some(_) => RelayAt::Link,
             None => RelayAt::Ports(self.ports.before(planned)),
         });
-        if is_profiled {
+        // A container has the variables of its image.
+        let is_listing = is_profiled && matches!(planned.part, ComponentKind::Process(_));
+        if is_listing {
             component::name_functions(&mut spec.env);
         }
         let container = match &planned.part {
             ComponentKind::Container(container) => Some(containers::container(planned, container, &own)?),
             _ => None,
         };
+        if is_listing {
+            self.lists.insert(name.clone());
+        }
         self.ports.release(planned);
         let component = match &container {
             Some(container) => self.system.up_container(&spec, container)?,
@@ -602,9 +610,7 @@ impl RunningSystem {
 
     /// Processes of components whose stacks were sampled.
     pub fn sampled(&mut self, processes: Vec<(String, u32)>) {
-        let is_own =
-            |name: &str| self.up.iter().any(|up| up.service.is_none() && up.component.name() == name);
-        let own = processes.into_iter().filter(|(name, _)| is_own(name)).map(|(_, pid)| pid);
+        let own = processes.into_iter().filter(|(name, _)| self.lists.contains(name)).map(|(_, pid)| pid);
         let with_folder = |pid| (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
         let own: Vec<_> = own.map(with_folder).collect();
         self.listing.extend(own);

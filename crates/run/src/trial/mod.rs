@@ -436,19 +436,20 @@ impl Trial<'_> {
         let levers = (self.case.levers.as_slice(), self.case.dir.as_str());
         let actor = Actor { site: &*site, state, emit, watcher: watcher_of, zero_ns, senders, levers };
         let (measured, changed) = self.load_and_act(&actor, ready);
-        let sampled = profiler.map(Profiler::finish).unwrap_or_default();
+        let samples = profiler.map(Profiler::stop);
         actor.restore(self.restore);
         // What the load used is counted up to here, before anything else happens.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
             state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
         }
         site.take_changed(changed);
-        if self.case.profile.is_some() {
-            site.sampled(sampled.processes);
-            state.profile(&sampled.profile);
-        }
         let drained_s = self.drain(state, ready, &measured, emit, &site.notices);
         drop(watcher);
+        // Not before the work is done: it takes a while, and processor time.
+        if let Some(samples) = samples {
+            site.sampled(samples.processes());
+            state.profile(&samples.named());
+        }
         ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
         site.report_escaped(state, emit);
         site.beside.look(state, emit);

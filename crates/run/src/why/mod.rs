@@ -383,6 +383,8 @@ impl Proof<'_> {
         mut blocks: Blocks<'b>,
     ) -> Option<Part<'b>> {
         let mut case = as_load(self.base, name, blocks.length_s);
+        // Of the load as planned alone: here it would be one more change.
+        case.profile = None;
         case.events = blocks.events();
         let Loaded { trial, .. } = self.load(record, site, case, &blocks.restore())?;
         let facts = blocks.measure(name, &trial, self.base.loads.len());

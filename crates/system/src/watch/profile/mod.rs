@@ -34,18 +34,43 @@ pub struct ProfileSpec {
     pub rate_per_s: u32,
 }
 
-/// What was sampled.
-#[derive(Clone, Debug, Default)]
-pub struct Sampled {
-    /// The profile.
-    pub profile: Profile,
-    /// Its processes, with their components.
-    pub processes: Vec<(String, u32)>,
+/// What was sampled, by address.
+#[derive(Debug, Default)]
+pub struct Samples {
+    spec: ProfileSpec,
+    stacks: Stacks,
+    windows: Vec<Window>,
+    lost: u64,
+    has_kernel: bool,
+    not_seen: Vec<String>,
+    cpu_ns: u64,
 }
 
-impl Sampled {
-    fn nothing(why: String) -> Sampled {
-        Sampled { profile: Profile { not_seen: vec![why], ..Profile::default() }, processes: Vec::new() }
+impl Samples {
+    fn nothing(why: String) -> Samples {
+        Samples { not_seen: vec![why], ..Samples::default() }
+    }
+
+    /// Every process that was seen, with its component.
+    pub fn processes(&self) -> Vec<(String, u32)> {
+        self.stacks.processes()
+    }
+
+    /// Gives the functions their names, which takes a while: the load must be over, and its work done. The processes must
+    /// still be there.
+    pub fn named(self) -> Profile {
+        let cpu = CpuClock::start();
+        let mut not_seen = self.not_seen;
+        let components = self.stacks.named(&self.spec.components, &mut not_seen);
+        Profile {
+            rate_per_s: self.spec.rate_per_s,
+            windows: self.windows,
+            lost: self.lost,
+            cpu_s: (self.cpu_ns + cpu.spent_ns()) as f64 / 1e9,
+            has_kernel: self.has_kernel,
+            components,
+            not_seen,
+        }
     }
 }
 
@@ -53,10 +78,10 @@ impl Sampled {
 const FETCH_NS: u64 = 100_000_000;
 const SECOND_NS: u64 = super::SECOND_NS;
 
-/// Takes samples until it is finished. Dropping it ends it.
+/// Takes samples until it is stopped, or dropped.
 pub struct Profiler {
     stop: Cancel,
-    thread: Option<JoinHandle<Sampled>>,
+    thread: Option<JoinHandle<Samples>>,
 }
 
 impl std::fmt::Debug for Profiler {
@@ -86,11 +111,11 @@ impl Profiler {
         Ok(Profiler { stop, thread: Some(thread) })
     }
 
-    /// Takes no more samples, and gives the functions of those taken their names. The processes must still be there.
-    pub fn finish(mut self) -> Sampled {
+    /// Takes no more samples. Returns at once: what follows the load must not wait.
+    pub fn stop(mut self) -> Samples {
         self.stop.cancel();
         let ended = self.thread.take().and_then(|thread| thread.join().ok());
-        ended.unwrap_or_else(|| Sampled::nothing("everything: the thread that takes samples failed".into()))
+        ended.unwrap_or_else(|| Samples::nothing("everything: the thread that takes samples failed".into()))
     }
 }
 
@@ -126,11 +151,11 @@ impl Sampling {
         }
     }
 
-    fn run(mut self, members: &dyn Fn() -> Vec<Members>, stop: &Cancel) -> Sampled {
+    fn run(mut self, members: &dyn Fn() -> Vec<Members>, stop: &Cancel) -> Samples {
         let wanted = self.wanted(members());
         let mut events = match Events::open(self.spec.rate_per_s, &wanted) {
             Ok(events) => events,
-            Err(why) => return Sampled::nothing(why),
+            Err(why) => return Samples::nothing(why),
         };
         self.stacks.set_members(&wanted);
         for pair in 0u64.. {
@@ -143,7 +168,7 @@ impl Sampling {
                 break;
             }
         }
-        self.profile(&events)
+        self.samples(&events)
     }
 
     /// The processes of components that are sampled: never those of loadlab and of the machine.
@@ -190,19 +215,15 @@ impl Sampling {
         is_stopped
     }
 
-    fn profile(self, events: &Events) -> Sampled {
-        let mut not_seen = events.not_seen();
-        let processes = self.stacks.processes();
-        let components = self.stacks.named(&self.spec.components, &mut not_seen);
-        let profile = Profile {
-            rate_per_s: self.spec.rate_per_s,
+    fn samples(self, events: &Events) -> Samples {
+        Samples {
+            spec: self.spec,
+            stacks: self.stacks,
             windows: self.windows,
             lost: events.lost(),
-            cpu_s: self.cpu.spent_ns() as f64 / 1e9,
             has_kernel: events.has_kernel(),
-            components,
-            not_seen,
-        };
-        Sampled { profile, processes }
+            not_seen: events.not_seen(),
+            cpu_ns: self.cpu.spent_ns(),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use blazesym::Pid;
@@ -41,8 +42,13 @@ impl Names {
 
     /// The functions at addresses of a process, which must still be there.
     pub fn of_process(&self, pid: u32, addresses: &[u64]) -> Vec<Name> {
-        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
-            return addresses.iter().map(|_| Name::unknown("[ended process]".into())).collect();
+        let maps = match fs::read_to_string(format!("/proc/{pid}/maps")) {
+            Ok(maps) => maps,
+            Err(error) => {
+                let is_hidden = error.kind() == io::ErrorKind::PermissionDenied;
+                let text = if is_hidden { "[another user's process]" } else { "[ended process]" };
+                return addresses.iter().map(|_| Name::unknown(text.into())).collect();
+            }
         };
         let found = self.symbolized(pid, addresses);
         let maps = Maps::read(&maps);
@@ -156,6 +162,7 @@ mod tests {
         let names = Names::new().of_process(std::process::id(), &[own, 1]);
         assert!(names[0].text.contains("what_has_no_symbol_has_the_name_of_its_file"), "{names:?}");
         assert_eq!((names[0].is_function, names[1].text.as_str()), (true, "[unknown]"));
+        assert_eq!(Names::new().of_process(u32::MAX >> 1, &[1])[0].text, "[ended process]");
         assert_eq!(Names::new().of_kernel(&[1])[&1].text, "[unknown] [kernel]");
     }
 

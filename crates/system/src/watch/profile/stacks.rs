@@ -30,6 +30,8 @@ pub(super) struct Stacks {
     components: Vec<String>,
     of_process: HashMap<u32, usize>,
     counts: HashMap<Addresses, u64>,
+    /// There was no room for a whole stack.
+    has_cut: bool,
     /// Reused.
     read: Vec<u64>,
 }
@@ -77,11 +79,12 @@ impl Stacks {
                 self.read.push(address);
             }
         }
-        if self.counts.len() >= MOST_STACKS {
+        let mut key = Addresses { component, pid, kernel, all: self.read.as_slice().into() };
+        if self.counts.len() >= MOST_STACKS && !self.counts.contains_key(&key) {
+            self.has_cut = true;
             self.read.truncate(1);
-            kernel = kernel.min(1);
+            key = Addresses { kernel: kernel.min(1), all: self.read.as_slice().into(), ..key };
         }
-        let key = Addresses { component, pid, kernel, all: self.read.as_slice().into() };
         *self.counts.entry(key).or_default() += 1;
     }
 
@@ -90,7 +93,7 @@ impl Stacks {
         for name in wanted.iter().filter(|name| !self.components.contains(name)) {
             not_seen.push(format!("{name}: it has no process on this machine"));
         }
-        if self.counts.len() >= MOST_STACKS {
+        if self.has_cut {
             not_seen.push(format!("callers in stacks beyond the first {MOST_STACKS}"));
         }
         let (mut of_processes, mut of_kernel) = (BTreeMap::<u32, BTreeSet<u64>>::new(), BTreeSet::new());
@@ -244,6 +247,22 @@ mod tests {
             seen,
             [(7, vec![], vec![], 1), (7, kernel.clone(), user.clone(), 2), (9, kernel, user, 1)]
         );
+    }
+
+    #[test]
+    fn of_too_many_stacks_the_innermost_function_is_counted() {
+        let mut stacks = Stacks::default();
+        stacks.set_members(&[Members { component: "api".into(), pids: vec![7] }]);
+        let add = |stacks: &mut Stacks, caller: u64| stacks.add(7, [OF_USER, 0x11, caller].into_iter());
+        let most = MOST_STACKS as u64;
+        (0..most).for_each(|caller| add(&mut stacks, caller));
+        // One that is known, and two that are not.
+        [5, most, most + 1].into_iter().for_each(|caller| add(&mut stacks, caller));
+        assert_eq!(stacks.counts.values().sum::<u64>(), most + 3, "every sample counts");
+        assert_eq!((stacks.counts.len(), stacks.has_cut), (MOST_STACKS + 1, true));
+        let of =
+            |all: &[u64]| stacks.counts.get(&Addresses { component: 0, pid: 7, kernel: 0, all: all.into() });
+        assert_eq!((of(&[0x11, 5]), of(&[0x11])), (Some(&2), Some(&2)));
     }
 
     #[test]
