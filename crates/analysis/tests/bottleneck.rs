@@ -7,7 +7,7 @@ use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::bottleneck::{Bottleneck, Confidence};
 use loadlab_record::event::{Event, EventKind};
-use loadlab_record::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads};
+use loadlab_record::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads, Timed};
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::summary::{Doubt, LoadFacts, Summary};
@@ -872,6 +872,29 @@ fn of_two_that_may_hold_the_requests_neither_is_named() {
     let pairs = [pair("loadlab", "edge", 40.0, 40.0), unix("edge", "db", 40.0, 0.0, 40.0)];
     watched(&mut limited, &pairs, |_| ());
     limited.check(&[(CpuLimit, Some("db"))]);
+}
+
+#[test]
+fn connections_whose_times_are_mostly_ties_name_neither_end() {
+    let tied = |busy, unknown| Pair { unknown, ..pair("edge", "db", 40.0, busy) };
+    let pairs = |pool| [pair("loadlab", "edge", 40.0, 40.0), pool];
+    let mut either = chain();
+    watched(&mut either, &pairs(tied(15.0, 24.0)), |_| ());
+    either.check(&[(LimitedConcurrency, None)]);
+    let seen = answer(&either);
+    assert_eq!((seen.component.as_deref(), seen.confidence), (None, Confidence::Low));
+    assert!(seen.evidence[0].starts_with("edge or db: 40 of 40 requests in flight wait there;"), "{seen:?}");
+    assert!(seen.evidence[1].contains("edge→db: 15 of 40 connections busy, 24 not known"), "{seen:?}");
+    assert!(seen.not_seen[0].starts_with("who waits on edge→db at "), "{seen:?}");
+    assert!(seen.not_seen[0].contains("within one tick of the kernel's clock"), "{seen:?}");
+    // Packets decide, if enough were seen; so do most connections.
+    let timed = Timed { exchanges: 20, busy_share: 0.98, wait_ms: 800.0 };
+    let mut packets = chain();
+    watched(&mut packets, &pairs(Pair { timed: Some(timed), ..tied(15.0, 24.0) }), |_| ());
+    packets.check(&[(LimitedConcurrency, Some("db"))]);
+    let mut few = chain();
+    watched(&mut few, &pairs(tied(30.0, 9.0)), |_| ());
+    few.check(&[(LimitedConcurrency, Some("db"))]);
 }
 
 #[test]

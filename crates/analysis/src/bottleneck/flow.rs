@@ -82,7 +82,7 @@ pub struct WaitPlace {
     pub is_link: bool,
     /// Requests, mean over the load: the minimum.
     pub requests: f64,
-    /// The maximum, given that it may be unknown who waits on Unix sockets.
+    /// The maximum, given that it may be unknown who waits on some connections.
     pub most: f64,
     /// Requests that are there or behind it; the same for a link.
     pub entered: f64,
@@ -130,13 +130,13 @@ impl Flow {
         }
     }
 
-    /// Pairs over Unix sockets with so many unknowns that they affect who holds the requests; the worst first.
+    /// Pairs with so many unknowns that they affect who holds the requests; the worst first.
     fn unsure(&self, in_flight: f64) -> Vec<usize> {
         let entered = self.entered(in_flight, &most);
         // What the load itself waits for is known.
         let enters = |p: &Pair| p.from != GENERATOR && entered.get(p.from.as_str()).is_some_and(|n| *n > 0.0);
         let slack = |p: &Pair| most(p) - waiting(p);
-        let matters = |p: &Pair| p.is_unix && p.from != p.to && slack(p) >= UNSURE_SHARE * in_flight;
+        let matters = |p: &Pair| p.from != p.to && slack(p) >= UNSURE_SHARE * in_flight;
         let all = self.pairs.iter().enumerate();
         let mut found: Vec<usize> =
             all.filter(|(_, p)| in_flight > 0.0 && matters(p) && enters(p)).map(|(at, _)| at).collect();
@@ -321,17 +321,26 @@ pub fn waiting(pair: &Pair) -> f64 {
     {
         return timed.busy_share.clamp(0.0, 1.0) * pair.open;
     }
-    let known = pair.open - pair.unknown;
     // If most are ties, the known ones are no sample of the others.
-    if known < 0.5 * pair.open {
+    if is_undecided(pair) {
         return pair.busy.max(pair.unread).min(pair.open);
     }
+    let known = pair.open - pair.unknown;
     (pair.busy + pair.unknown * pair.busy / known.max(f64::MIN_POSITIVE)).clamp(0.0, pair.open)
+}
+
+/// Most connections sent and received within one tick of the kernel's clock, and too few packets were seen to decide.
+fn is_undecided(pair: &Pair) -> bool {
+    let is_timed = pair.timed.is_some_and(|t| t.exchanges >= FEWEST_TIMED);
+    !pair.is_unix && !pair.is_udp && !is_timed && pair.unknown > 0.5 * pair.open
 }
 
 /// The same, but the maximum. A long-lived UDP socket does not wait.
 pub fn most(pair: &Pair) -> f64 {
-    if pair.is_unix { (pair.busy + pair.unknown).min(pair.open) } else { waiting(pair) }
+    match pair.is_unix || is_undecided(pair) {
+        true => (pair.busy + pair.unknown).min(pair.open),
+        false => waiting(pair),
+    }
 }
 
 /// Whether each connection is made for one request.
@@ -346,10 +355,14 @@ pub fn is_per_request(pair: &Pair, rate_per_s: f64) -> bool {
 /// What is unknown about a pair, and why.
 fn unseen(pair: &Pair) -> String {
     let to = if pair.to.is_empty() { "?" } else { &pair.to };
-    format!(
-        "who waits on {}→{to} over the Unix socket {}: such sockets have no times, and threads do not show it",
-        pair.from, pair.address
-    )
+    let (why, over) = match pair.is_unix {
+        true => ("such sockets have no times, and threads do not show it", "over the Unix socket "),
+        false => (
+            "they send and receive within one tick of the kernel's clock, and too few packets were seen",
+            "at ",
+        ),
+    };
+    format!("who waits on {}→{to} {over}{}: {why}", pair.from, pair.address)
 }
 
 /// Of those that wait on a pair, the ones whose bytes are in transit.
@@ -369,7 +382,7 @@ fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
 /// `front→mid: 39.8 of 40 connections busy`.
 pub fn describe(pair: &Pair) -> String {
     let (by, what) = if pair.is_udp { (" (UDP)", "sockets") } else { ("", "connections") };
-    let unknown = match pair.is_unix && pair.unknown >= 0.05 {
+    let unknown = match (pair.is_unix || is_undecided(pair)) && pair.unknown >= 0.05 {
         true => format!(", {} not known", short(pair.unknown)),
         false => String::new(),
     };

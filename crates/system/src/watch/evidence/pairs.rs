@@ -24,6 +24,8 @@ pub(crate) struct PairSums {
     /// Segments of each pair in this reading, and the state from the last one.
     segments: HashMap<PairKey, Segments>,
     rhythms: HashMap<PairKey, Option<Rhythm>>,
+    /// What single exchanges of each pair took.
+    exchanges: HashMap<PairKey, Exchanges>,
     /// The last component seen connecting to an address.
     usual: HashMap<SocketAddr, String>,
     /// By the address they connected to, one socket of those that no component has.
@@ -142,6 +144,11 @@ struct Last {
     waits: Waits,
     /// Segments that either end retransmitted.
     resent: u64,
+    /// Segments with data that the connecting end sent, and received.
+    sent: u64,
+    came: u64,
+    /// How many segments its first request took, if it was read before it was answered.
+    first_request: Option<u64>,
 }
 
 /// What one reading shows of a connection. `asker` connected, `other` accepted, if it was seen. The evidence, the
@@ -223,7 +230,55 @@ impl Rhythm {
     }
 }
 
+/// How many segments a request and its answer took, from single connections between two readings. Where answers take
+/// long, this knows them several exchanges earlier than the sums over all connections do.
+#[derive(Debug, Default)]
+struct Exchanges {
+    /// How often each was seen; those that fit none are in `others`.
+    seen: BTreeMap<(u64, u64), u64>,
+    others: u64,
+}
+
+impl Exchanges {
+    /// From so many on, nearly all of them alike, the next is like them.
+    const FEWEST: u64 = 5;
+    const ALIKE_PERCENT: u64 = 90;
+    const MOST_KINDS: usize = 16;
+
+    /// A connection whose first request took so many segments sent and received since it was last read, and had been
+    /// answered before. If it waits now as it did then, or does not as then, these are whole exchanges. If that has
+    /// changed, they agree with no others.
+    fn add(&mut self, request: u64, sent: u64, received: u64) {
+        let answer =
+            (received * request).checked_div(sent).filter(|a| *a > 0 && a * sent == received * request);
+        let Some(answer) = answer.filter(|_| sent.is_multiple_of(request)) else {
+            self.others += 1;
+            return;
+        };
+        let kind = (request, answer);
+        match self.seen.contains_key(&kind) || self.seen.len() < Self::MOST_KINDS {
+            true => *self.seen.entry(kind).or_default() += 1,
+            false => self.others += 1,
+        }
+    }
+
+    fn rhythm(&self) -> Option<Rhythm> {
+        let all = self.others + self.seen.values().sum::<u64>();
+        let ((request, answer), most) = self.seen.iter().max_by_key(|(_, n)| **n)?;
+        let is_sure = *most >= Self::FEWEST && most * 100 >= all * Self::ALIKE_PERCENT;
+        is_sure.then_some(Rhythm { request: *request, answer: *answer })
+    }
+}
+
 impl Last {
+    /// What this connection exchanged since then, if it had been answered before and its first request was seen: its
+    /// segments, and those sent and received since.
+    fn exchanged(&self, now: &Last) -> Option<(u64, u64, u64)> {
+        let request = self.first_request.filter(|_| self.received > 0 && now.resent == 0)?;
+        let (sent, received) = (now.sent.checked_sub(self.sent)?, now.came.checked_sub(self.came)?);
+        (sent > 0 && received > 0).then_some((request, sent, received))
+    }
+
     /// The state that follows, given that this many bytes have now been written and received.
     fn then(self, written: u64, received: u64) -> Waits {
         match (written == self.written, received == self.received) {
@@ -233,6 +288,13 @@ impl Last {
             (false, false) => Waits::Unknown,
         }
     }
+}
+
+/// Segments of a first request that has arrived, and is not answered yet.
+fn first_request(asker: &Socket) -> Option<u64> {
+    let t = asker.times;
+    let has_arrived = t.bytes_received == 0 && asker.unsent == 0;
+    (has_arrived && t.segments_out > 0).then(|| t.segments_out.into())
 }
 
 /// Bytes that an end wrote. The handshake counts as one acknowledged byte.
@@ -272,7 +334,13 @@ impl PairSums {
             }
         }
         let rhythm = |s: &Segments| Rhythm::of(s.sent, s.received, s.connections);
-        self.rhythms = self.segments.drain().map(|(key, s)| (key, rhythm(&s))).collect();
+        let exchanges = &self.exchanges;
+        let known = |key: &PairKey| exchanges.get(key).and_then(Exchanges::rhythm);
+        let rhythms = self.segments.drain().map(|(key, s)| {
+            let rhythm = known(&key).or_else(|| rhythm(&s));
+            (key, rhythm)
+        });
+        self.rhythms = rhythms.collect();
     }
 
     fn add_listener(&mut self, socket: &Socket, owners: &Owners) {
@@ -321,8 +389,19 @@ impl PairSums {
         let key = PairKey { from, to: to.to_owned(), address: asker.remote.to_string() };
         let waits = waits(asker, other, self.rhythms.get(&key).copied().flatten(), last);
         let resent = u64::from(asker.times.retransmits) + other.map_or(0, |o| u64::from(o.times.retransmits));
-        let now = Last { written: written(asker), received: asker.times.bytes_received, waits, resent };
+        let now = Last {
+            written: written(asker),
+            received: asker.times.bytes_received,
+            waits,
+            resent,
+            sent: asker.times.segments_out.into(),
+            came: asker.times.segments_in.into(),
+            first_request: last.and_then(|last| last.first_request).or_else(|| first_request(asker)),
+        };
         self.last.insert(asker.inode, now);
+        if let Some((request, sent, received)) = last.and_then(|last| last.exchanged(&now)) {
+            self.exchanges.entry(key.clone()).or_default().add(request, sent, received);
+        }
         let segments = self.segments.entry(key.clone()).or_default();
         segments.sent += u64::from(asker.times.segments_out);
         segments.received += u64::from(asker.times.segments_in);
@@ -416,6 +495,7 @@ impl PairSums {
         let n = f64::from(self.readings.max(1));
         self.tied =
             self.pairs.iter().filter(|(_, sums)| sums.is_tied()).map(|(key, _)| key.clone()).collect();
+        self.exchanges.retain(|key, _| self.pairs.contains_key(key));
         let mean = |(key, sums): (PairKey, Sums)| Pair {
             from: key.from,
             to: key.to,
@@ -493,7 +573,7 @@ mod tests {
         };
         let (asker, other) = acked(10, 0);
         check(asker, other, None, Yes, "the question waits for its acknowledgement");
-        let last = |written, received, waits| Some(Last { written, received, waits, resent: 0 });
+        let last = |written, received, waits| Some(Last { written, received, waits, ..Last::default() });
         check(end(8, 8, 10, 50), None, last(10, 50, Yes), Yes, "nothing has changed");
         check(end(8, 8, 10, 50), None, last(0, 50, No), Yes, "it has asked since");
         check(end(8, 8, 10, 50), None, last(10, 0, Yes), No, "it was answered since");
@@ -529,6 +609,38 @@ mod tests {
         // Too few to be sure; answers of any length; more answers than requests.
         assert_eq!(Rhythm::of(30, 60, 10), None);
         assert_eq!(Rhythm::of(280, 1711, 10), None);
+    }
+
+    #[test]
+    fn a_few_slow_exchanges_show_what_one_takes() {
+        let rhythm = |all: &[(u64, u64, u64)]| {
+            let mut exchanges = Exchanges::default();
+            all.iter().for_each(|(request, sent, received)| exchanges.add(*request, *sent, *received));
+            exchanges.rhythm().map(|r| (r.request, r.answer))
+        };
+        assert_eq!(rhythm(&[(1, 1, 1); 5]), Some((1, 1)));
+        assert_eq!(rhythm(&[(1, 1, 2), (1, 1, 2), (1, 3, 6), (1, 2, 4), (1, 1, 2)]), Some((1, 2)));
+        assert_eq!(rhythm(&[(2, 2, 1); 5]), Some((2, 1)));
+        assert_eq!(rhythm(&[(1, 1, 1); 4]), None, "too few");
+        // One that waited did not when it was read again: two answers to one request, and the other way round.
+        let mixed = [[(1, 1, 2); 5], [(1, 2, 1); 5]].concat();
+        assert_eq!(rhythm(&mixed), None);
+        assert_eq!(rhythm(&[[(1, 1, 1); 9].as_slice(), &[(1, 1, 2)]].concat()), Some((1, 1)));
+        // Answers of any length, and requests that are not like the first.
+        assert_eq!(rhythm(&(1..40).map(|n| (1, 1, n)).collect::<Vec<_>>()), None);
+        assert_eq!(rhythm(&[(2, 3, 3); 5]), None);
+    }
+
+    #[test]
+    fn exchanges_are_counted_from_the_second_answer_on() {
+        let at = |received, sent, came| Last { received, sent, came, ..Last::default() };
+        let first = Last { first_request: Some(1), ..at(50, 2, 1) };
+        assert_eq!(first.exchanged(&at(100, 3, 2)), Some((1, 1, 1)));
+        // Only one of both has changed; something was sent twice; the first request was not seen, or is the last.
+        assert_eq!(first.exchanged(&at(50, 3, 1)), None);
+        assert_eq!(first.exchanged(&Last { resent: 1, ..at(100, 3, 2) }), None);
+        assert_eq!(at(50, 2, 1).exchanged(&at(100, 3, 2)), None);
+        assert_eq!(Last { first_request: Some(1), ..at(0, 1, 0) }.exchanged(&at(100, 3, 2)), None);
     }
 
     #[test]
