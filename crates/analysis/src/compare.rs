@@ -18,12 +18,14 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_record::store::TrialRecord;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::case::{Spread, TRIALS_FOR_DIFFERENCES};
 use crate::hierarchy::Hierarchy;
 use crate::metric::{self, Better, Metric, Unit, Value};
 use crate::parts::{parts_of, probes};
+use crate::profile::{self, CaseProfile};
 use crate::student;
 
 /// More trials than this are impractical.
@@ -200,6 +202,8 @@ pub struct Comparison {
     pub left_out: Vec<String>,
     /// In words, if most of the other's trials have a different bottleneck than most of the base's.
     pub moved: Option<String>,
+    /// Where CPU time went in both, if both were sampled.
+    pub profiles: Option<Box<(CaseProfile, CaseProfile)>>,
     /// How it was judged.
     pub options: Options,
 }
@@ -230,6 +234,16 @@ pub(crate) fn moved(base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Opti
 }
 
 impl Comparison {
+    /// Takes what was sampled in the trials of both.
+    pub fn with_profiles<'a>(
+        mut self,
+        base: impl Iterator<Item = &'a TrialRecord>,
+        other: impl Iterator<Item = &'a TrialRecord>,
+    ) -> Comparison {
+        self.profiles = profile::of_case(base).zip(profile::of_case(other)).map(Box::new);
+        self
+    }
+
     /// A figure is worse.
     pub fn is_worse(&self) -> bool {
         self.rows.iter().any(|r| r.call == Call::Worse)
@@ -352,6 +366,7 @@ pub fn compare(
         why_not,
         moved: moved(&base_trials, &other_trials),
         left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
+        profiles: None,
         options,
     }
 }

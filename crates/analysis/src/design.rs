@@ -187,6 +187,7 @@ impl Design {
             why_not,
             moved: moved(&of_base, &of_other),
             left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
+            profiles: None,
             options,
         }
     }

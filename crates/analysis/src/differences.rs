@@ -31,6 +31,8 @@ pub fn within(cases: &[CaseFindings<'_>], pairs: &[(usize, usize)], how: Compari
 /// Two cases of one run, by their places: (base, other). Its trials took turns, so they are paired by round.
 pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comparing<'_>) -> Comparison {
     let of = |place: usize| side(&cases[place], &cases[place].case.facts.name);
+    let records = |place: usize| cases[place].case.trials.iter();
+    let (records_of_base, records_of_other) = (records(base), records(other));
     let (base, other) = (of(base), of(other));
     let is_control = |case: &CaseFindings<'_>| case.case.facts.control_of.as_ref() == Some(&base.name);
     let control = cases.iter().position(is_control).map(of);
@@ -41,7 +43,7 @@ pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comp
     if how.quick {
         say_quick(&mut found);
     }
-    found
+    found.with_profiles(records_of_base, records_of_other)
 }
 
 /// A case of one run against a case of another. The names distinguish the runs; it is quick if either run was.

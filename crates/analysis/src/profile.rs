@@ -14,10 +14,14 @@ const CONFIDENCE: f64 = 0.95;
 /// The profiles of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaseProfile {
-    /// Components with samples, over all trials.
+    /// Components whose CPU time was sampled, over all trials.
     pub components: Vec<ComponentProfile>,
+    /// Components whose waits were sampled, likewise; samples are microseconds.
+    pub waits: Vec<ComponentProfile>,
     /// Samples per second and core.
     pub rate_per_s: u32,
+    /// For how long waits were sampled, seconds.
+    pub waits_s: f64,
     /// Samples that did not fit into the kernel's buffers.
     pub lost: u64,
     /// Functions of the kernel are part of the stacks.
@@ -54,12 +58,9 @@ pub fn of_case<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Case
                 all.not_seen.push(what.clone());
             }
         }
-        for component in profile.components.iter().filter(|component| component.samples > 0) {
-            match all.components.iter_mut().find(|known| known.component == component.component) {
-                Some(known) => known.add(component),
-                None => all.components.push(component.clone()),
-            }
-        }
+        add(&mut all.components, &profile.components);
+        add(&mut all.waits, &profile.waits);
+        all.waits_s += profile.waits_s;
         ratios.extend(pairs(trial, profile));
         for interval in trial.intervals.iter().filter(|interval| interval.is("response")) {
             let time = Window { from_s: interval.from_s, to_s: interval.from_s + interval.length_s };
@@ -75,6 +76,16 @@ pub fn of_case<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Case
         p99_ms: p99_ms(&responses[1]).zip(p99_ms(&responses[0])),
     };
     is_any.then_some(all)
+}
+
+/// Adds the samples of another trial, component by component.
+fn add(all: &mut Vec<ComponentProfile>, more: &[ComponentProfile]) {
+    for component in more.iter().filter(|component| component.samples > 0 || !component.idle.is_empty()) {
+        match all.iter_mut().find(|known| known.component == component.component) {
+            Some(known) => known.add(component),
+            None => all.push(component.clone()),
+        }
+    }
 }
 
 /// Whether samples were taken in this time; `None`: in a part of it, by a thread that woke late.

@@ -43,6 +43,7 @@ pub mod manifest;
 pub mod numbers;
 pub mod outcome;
 pub mod packed_samples;
+mod pprof;
 pub mod profile;
 pub mod quantile;
 pub mod sample;

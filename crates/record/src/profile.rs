@@ -1,4 +1,4 @@
-//! A profile: where a component's threads spent their CPU time, by stacks sampled while loads ran.
+//! A profile: where a component's threads spent their CPU time, and where they waited, by stacks sampled while loads ran.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -20,8 +20,15 @@ pub struct Profile {
     pub cpu_s: f64,
     /// Functions of the kernel are part of the stacks.
     pub has_kernel: bool,
-    /// Every component that was sampled.
+    /// Every component whose CPU time was sampled.
     pub components: Vec<ComponentProfile>,
+    /// Every component whose waits were sampled: their samples are microseconds in which threads waited. A thread that
+    /// began to wait before a second of samples, and did not stop in it, is not seen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<ComponentProfile>,
+    /// For how long waits were sampled, seconds: a second with very many ends early.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub waits_s: f64,
     /// What could not be sampled, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_seen: Vec<String>,
@@ -52,6 +59,19 @@ pub struct ComponentProfile {
     pub names: Vec<String>,
     /// Every stack that was seen.
     pub stacks: Vec<Stack>,
+    /// Waits of threads without work, which are in none of the above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<IdleWait>,
+}
+
+/// What threads without work waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IdleWait {
+    /// What for.
+    pub why: String,
+    /// How long, microseconds.
+    pub samples: u64,
 }
 
 /// A stack, and how often it was seen.
@@ -75,6 +95,10 @@ pub struct Function<'a> {
     pub total: u64,
 }
 
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
 /// The outermost frame of a stack whose callers are not known.
 pub const INCOMPLETE: &str = "[incomplete]";
 /// What a function of the kernel ends in.
@@ -83,7 +107,7 @@ pub const KERNEL: &str = " [kernel]";
 impl Profile {
     /// No sample was taken.
     pub fn is_empty(&self) -> bool {
-        self.components.iter().all(|component| component.samples == 0)
+        self.components.iter().chain(&self.waits).all(|component| component.samples == 0)
     }
 
     /// Which part of this time samples were taken in, 0 to 1.
@@ -93,21 +117,30 @@ impl Profile {
         sampled / (time.to_s - time.from_s).max(f64::MIN_POSITIVE)
     }
 
-    /// As folded stacks, a line each, the component in front: `api;main;serve;parse 42`.
+    /// CPU time as folded stacks, a line each, the component in front: `api;main;serve;parse 42`.
     pub fn folded(&self) -> String {
-        let mut out = String::new();
-        for component in &self.components {
-            for stack in &component.stacks {
-                out.push_str(&folded_name(&component.component));
-                for name in component.named(stack) {
-                    out.push(';');
-                    out.push_str(&folded_name(name));
-                }
-                let _ = writeln!(out, " {}", stack.samples);
-            }
-        }
-        out
+        folded(&self.components)
     }
+
+    /// Waits as folded stacks, microseconds.
+    pub fn folded_waits(&self) -> String {
+        folded(&self.waits)
+    }
+}
+
+fn folded(components: &[ComponentProfile]) -> String {
+    let mut out = String::new();
+    for component in components {
+        for stack in &component.stacks {
+            out.push_str(&folded_name(&component.component));
+            for name in component.named(stack) {
+                out.push(';');
+                out.push_str(&folded_name(name));
+            }
+            let _ = writeln!(out, " {}", stack.samples);
+        }
+    }
+    out
 }
 
 /// A name that neither ends a frame nor a line of folded stacks.
@@ -131,6 +164,12 @@ impl ComponentProfile {
         self.samples += other.samples;
         self.incomplete += other.incomplete;
         self.unnamed += other.unnamed;
+        for idle in &other.idle {
+            match self.idle.iter_mut().find(|known| known.why == idle.why) {
+                Some(known) => known.samples += idle.samples,
+                None => self.idle.push(idle.clone()),
+            }
+        }
         let mut places: HashMap<&str, u32> = HashMap::new();
         let mut new: Vec<&str> = Vec::new();
         let known = self.names.iter().map(String::as_str).zip(0..);
@@ -155,6 +194,19 @@ impl ComponentProfile {
 
     /// Its functions, those with most samples of their own first.
     pub fn functions(&self) -> Vec<Function<'_>> {
+        self.functions_by(|frames| frames.last())
+    }
+
+    /// The same for waits: one belongs to the innermost function of the program, which called what waits.
+    pub fn waiting_functions(&self) -> Vec<Function<'_>> {
+        let is_of_program = |frame: &&u32| {
+            let name = self.names.get(**frame as usize).map_or("", String::as_str);
+            !name.ends_with(KERNEL) && !name.starts_with('[')
+        };
+        self.functions_by(|frames| frames.iter().rev().find(is_of_program).or(frames.last()))
+    }
+
+    fn functions_by<'f>(&'f self, owner: impl Fn(&'f [u32]) -> Option<&'f u32>) -> Vec<Function<'f>> {
         let mut all: Vec<Function<'_>> =
             self.names.iter().map(|name| Function { name, own: 0, total: 0 }).collect();
         for stack in &self.stacks {
@@ -166,7 +218,7 @@ impl ComponentProfile {
                     function.total += stack.samples;
                 }
             }
-            if let Some(function) = stack.frames.last().and_then(|frame| all.get_mut(*frame as usize)) {
+            if let Some(function) = owner(&stack.frames).and_then(|frame| all.get_mut(*frame as usize)) {
                 function.own += stack.samples;
             }
         }
@@ -192,6 +244,9 @@ mod tests {
         };
         let functions: Vec<_> = component.functions().iter().map(|f| (f.name, f.own, f.total)).collect();
         assert_eq!(functions, [("walk;\n", 6, 9), ("read [kernel]", 3, 3), ("main", 0, 10)]);
+        let waiting: Vec<_> =
+            component.waiting_functions().iter().map(|f| (f.name, f.own, f.total)).collect();
+        assert_eq!(waiting, [("walk;\n", 9, 9), ("main", 0, 10), ("read [kernel]", 0, 3)]);
         let profile = Profile { components: vec![component], ..Profile::default() };
         assert_eq!(
             profile.folded(),

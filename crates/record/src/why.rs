@@ -32,6 +32,9 @@ pub struct WhyFacts {
     /// What gives next, once the first lever is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextFacts>,
+    /// The load in which the stacks of what holds the load back were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiled: Option<String>,
     /// The answer in a sentence; absent until there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,

@@ -416,6 +416,8 @@ pub struct Flame {
     pub id: String,
     /// What it shows.
     pub title: String,
+    /// What its samples are.
+    pub unit: FlameUnit,
     /// Names of functions; nodes refer to them by index.
     pub names: Vec<String>,
     /// The tree in preorder: each node is followed by what it calls; the first is the whole, with depth 0.
@@ -424,6 +426,16 @@ pub struct Flame {
     pub hottest: Table,
     /// What a reader must know about it.
     pub note: Option<String>,
+}
+
+/// What the samples of a flame graph are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlameUnit {
+    /// Samples.
+    #[default]
+    Samples,
+    /// Microseconds of waiting.
+    Waits,
 }
 
 /// A function as called from the ones below it.

@@ -85,15 +85,18 @@ fn case(case: &CaseFindings<'_>, of_plan: &[Metric]) -> Json {
 fn profiled(profile: &CaseProfile) -> Json {
     const MOST_FUNCTIONS: usize = 50;
     let function = |f: &Function<'_>| json!({ "name": f.name, "own": f.own, "total": f.total });
-    let component = |c: &ComponentProfile| {
+    let component = |c: &ComponentProfile, functions: Vec<Function<'_>>| {
         json!({
             "component": c.component,
             "samples": c.samples,
             "incomplete": c.incomplete,
             "unnamed": c.unnamed,
-            "functions": c.functions().iter().take(MOST_FUNCTIONS).map(function).collect::<Vec<_>>(),
+            "functions": functions.iter().take(MOST_FUNCTIONS).map(function).collect::<Vec<_>>(),
+            "idle": c.idle,
         })
     };
+    let cpu = |c: &ComponentProfile| component(c, c.functions());
+    let waits = |c: &ComponentProfile| component(c, c.waiting_functions());
     let cost = profile.cost;
     json!({
         "rate_per_s": profile.rate_per_s,
@@ -105,7 +108,9 @@ fn profiled(profile: &CaseProfile) -> Json {
             "goodput": cost.goodput,
             "p99_ms": cost.p99_ms.map(|(with, without)| json!({ "sampled": with, "not_sampled": without })),
         },
-        "components": profile.components.iter().map(component).collect::<Vec<_>>(),
+        "waits_s": profile.waits_s,
+        "components": profile.components.iter().map(cpu).collect::<Vec<_>>(),
+        "waits": profile.waits.iter().map(waits).collect::<Vec<_>>(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Flame graphs in every format, with names as ugly as programs can have them.
 
 use loadlab_record::summary::Verdict;
-use loadlab_report::document::{Block, Cell, Document, Flame, FlameNode, Section, Table};
+use loadlab_report::document::{Block, Cell, Document, Flame, FlameNode, FlameUnit, Section, Table};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown, text};
 
@@ -48,7 +48,8 @@ fn document(names: Vec<String>, nodes: Vec<FlameNode>) -> Document {
     };
     let title = "Where the CPU time went".to_owned();
     let note = Some("997 samples in a second and thread.".to_owned());
-    let flame = Flame { id: "flame-1".into(), title, names, nodes, hottest, note };
+    let unit = FlameUnit::Samples;
+    let flame = Flame { id: "flame-1".into(), title, unit, names, nodes, hottest, note };
     let section = Section {
         id: "profile".into(),
         title: "Profile".into(),

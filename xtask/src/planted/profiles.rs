@@ -1,5 +1,6 @@
 //! Planted hot functions: services in four languages, each with a function that takes three quarters of its work. A
-//! profile has to name it first. And what sampling costs, beside seconds without it.
+//! profile has to name it first. Likewise a lock that requests wait for, among threads that have nothing to do. And what
+//! sampling costs, beside seconds without it.
 
 use std::fs;
 use std::process::Stdio;
@@ -46,7 +47,48 @@ pub fn quick() -> Outcome {
         );
         words.push(format!("{name} {:.0} %", 100.0 * share));
     }
+    words.push(waits(&said["cases"][0]["profile"]["waits"])?);
+    pprof("profile", "plantedHot")?;
+    pprof("waits", "planted_lock")?;
     Ok(format!("the planted function first in all: {}", words.join(", ")))
+}
+
+/// Whether threads of the service with a lock wait for that most of the time, and those without work are left out.
+fn waits(components: &Value) -> Result<String> {
+    let components = components.as_array().context("no waits")?;
+    let of =
+        components.iter().find(|component| component["component"] == "lock").context("no waits of lock")?;
+    let first = &of["functions"][0];
+    let share = share(first, of);
+    ensure!(
+        first["name"] == "planted_lock" && share >= LEAST_SHARE,
+        "lock: planted_lock is not first with half of the time, but {first:#} with {share:.2}: {of:#}"
+    );
+    let is_of_idle = |idle: &&Value| idle["why"].as_str().is_some_and(|why| why.contains("condition"));
+    let idle = of["idle"].as_array().into_iter().flatten().find(is_of_idle);
+    let idle = idle.and_then(|idle| idle["samples"].as_f64()).unwrap_or(0.0);
+    // 64 threads without work, and at most 8 with.
+    ensure!(
+        idle > of["samples"].as_f64().unwrap_or(f64::INFINITY),
+        "threads without work are not left out: {of:#}"
+    );
+    Ok(format!("waits {:.0} %", 100.0 * share))
+}
+
+/// Whether pprof reads the file in the record, and names the function.
+fn pprof(file: &str, function: &str) -> Result<()> {
+    let path = servers::out().join(format!("profiles/hot/cases/default/1/{file}.pb.gz"));
+    let mut command = program("go");
+    command.args(["tool", "pprof", "-top"]).arg(&path).env("GOTOOLCHAIN", "local").stdin(Stdio::null());
+    let ran = captured(&mut command, LONGEST)?;
+    ensure!(
+        ran.status.success() && ran.stdout.contains(function),
+        "{}: {}{}",
+        path.display(),
+        ran.stdout,
+        ran.stderr
+    );
+    Ok(())
 }
 
 fn share(function: &Value, of: &Value) -> f64 {

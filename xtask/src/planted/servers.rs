@@ -71,7 +71,11 @@ pub fn build_hot() -> Result<OsString> {
     let bin = out().join("bin");
     fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
     let from = |file: &str| sources().join("profiles").join(file);
-    run("cc", &["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"], &from("hot.c"), &bin.join("hot-c"))?;
+    let cc = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"];
+    run("cc", &cc, &from("hot.c"), &bin.join("hot-c"))?;
+    // Callers of the C library, which has no frame pointers, are found by those of their own callers.
+    let with_frames = [cc.as_slice(), &["-fno-omit-frame-pointer"]].concat();
+    run("cc", &with_frames, &from("wait.c"), &bin.join("wait-c"))?;
     run("rustc", &["-O", "--edition", "2024"], &from("hot.rs"), &bin.join("hot-rust"))?;
     run("go", &["build"], &from("hot.go"), &bin.join("hot-go"))?;
     on_path(bin)

@@ -203,7 +203,9 @@ fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Res
             // Figures that either plan names are relevant to the comparison.
             let named = if other.are_of_plan { other } else { base };
             let how = Comparing { quick, ..named.comparing(options) };
-            found.push(across(&sides.0, &sides.1, how));
+            let (of_base, of_other) = (&base.cases[i].case.trials, &other.cases[j].case.trials);
+            let compared = across(&sides.0, &sides.1, how);
+            found.push(compared.with_profiles(of_base.iter(), of_other.iter()));
         }
     }
     Ok(found)

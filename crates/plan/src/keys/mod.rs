@@ -612,7 +612,16 @@ pub(crate) static PROFILE: Section = Section {
             Shape::ListOf(&Shape::Text),
             "Components whose stacks are sampled, such as `[api]`. Default: all.",
         ),
-        key("rate", Shape::Count(1, 1_000), "Samples per second and core. Default 199."),
+        key(
+            "on",
+            Shape::OneOf(&["cpu", "wait", "both"]),
+            "Where threads spend CPU time, or where they wait (for locks, disks, answers, not for work). Default `cpu`.",
+        ),
+        key(
+            "rate",
+            Shape::Count(1, 1_000),
+            "Samples per second and core; of waits, and thread. Default 199.",
+        ),
     ],
     required: &[],
     groups: &[],

@@ -56,11 +56,21 @@ pub struct Case {
 pub struct ProfileSpec {
     /// Components, replicas by their own names; empty: all.
     pub components: Vec<String>,
-    /// Samples per second and core.
+    /// Samples per second and core; of waits, and thread.
     pub rate_per_s: u32,
+    /// Where threads spend CPU time.
+    pub on_cpu: bool,
+    /// Where threads wait.
+    pub on_wait: bool,
 }
 
 impl ProfileSpec {
+    /// CPU time of these components; none: of all. The rate is no multiple of a round one, so that work in step with a
+    /// timer is neither always seen nor never.
+    pub fn of(components: Vec<String>) -> ProfileSpec {
+        ProfileSpec { components, rate_per_s: 199, on_cpu: true, on_wait: false }
+    }
+
     /// Whether a component is sampled.
     pub fn covers(&self, component: &str) -> bool {
         self.components.is_empty() || self.components.iter().any(|name| name == component)

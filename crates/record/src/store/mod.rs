@@ -5,7 +5,8 @@
 //!        /cases/CASE/TRIAL/summary.json  likewise, when the trial ends
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
 //!                         /ids.jsonl if the plan checks what is lost
-//!                         /profile.json /profile.folded if stacks were sampled
+//!                         /profile.json /profile.folded /profile.pb.gz if stacks were sampled
+//!                         /waits.folded /waits.pb.gz    if those of threads that wait were
 //!                         /logs/COMPONENT.{out,err}
 //!                         /levels/N/…     if the trial is a search: its other levels, with the same files
 //!        /cut-off/CASE-TRIAL-N           what trials left that were made again when the run was resumed
@@ -53,6 +54,11 @@ const EVIDENCE: &str = "evidence.jsonl";
 const PROFILE: &str = "profile.json";
 /// The same as folded stacks, for other tools.
 const FOLDED: &str = "profile.folded";
+/// The same in the format of pprof.
+const PPROF: &str = "profile.pb.gz";
+/// Waits as folded stacks, and in the format of pprof.
+const FOLDED_WAITS: &str = "waits.folded";
+const PPROF_WAITS: &str = "waits.pb.gz";
 /// Exchanges kept whole.
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.

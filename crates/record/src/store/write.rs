@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EVIDENCE, EXAMPLES, FOLDED, IDS, LATENCY, LEVELS, LOGS, MANIFEST, PROFILE, SAMPLES,
-    SUMMARY, StoreError, TICKS, case_dir_name,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, FOLDED, FOLDED_WAITS, IDS, LATENCY, LEVELS, LOGS, MANIFEST, PPROF,
+    PPROF_WAITS, PROFILE, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name,
 };
 use crate::event::Event;
 use crate::evidence::Evidence;
@@ -22,6 +22,7 @@ use crate::hlog::{self, Encoder};
 use crate::ids::{IdLine, SentIds};
 use crate::load::{Series, TagMeasured, Tick};
 use crate::manifest::Manifest;
+use crate::pprof;
 use crate::profile::Profile;
 use crate::sample::Sample;
 use crate::secrets::Secrets;
@@ -138,7 +139,9 @@ impl RunWriter {
     ) -> Result<()> {
         let trial = self.trial_dir(case_dir, trial)?;
         let level = trial.join(LEVELS).join(level.to_string());
-        for name in [TICKS, SAMPLES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, PROFILE, FOLDED] {
+        const OF_PROFILE: [&str; 5] = [PROFILE, FOLDED, PPROF, FOLDED_WAITS, PPROF_WAITS];
+        let others = [TICKS, SAMPLES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY];
+        for name in others.into_iter().chain(OF_PROFILE) {
             let to = trial.join(name);
             match fs::rename(level.join(name), &to) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -305,18 +308,29 @@ impl TrialWriter {
         self.append_to_own(&self.evidence, EVIDENCE, line)
     }
 
-    /// Writes the stacks that were sampled, also as folded stacks.
+    /// Writes the stacks that were sampled, also as folded stacks and for pprof.
     ///
     /// # Errors
     /// [`StoreError::Write`].
     pub fn profile(&self, profile: &Profile) -> Result<()> {
-        let path = self.dir.join(PROFILE);
+        let write = |name: &str, bytes: &[u8]| {
+            let path = self.dir.join(name);
+            files::replace(&path, bytes).map_err(|e| StoreError::write("replace", &path, e))
+        };
         // Not on many lines: it is mostly numbers.
+        let path = self.dir.join(PROFILE);
         let text = self.secrets.json(profile).map_err(|e| StoreError::write("replace", &path, e.into()))?;
-        files::replace(&path, &text).map_err(|e| StoreError::write("replace", &path, e))?;
-        let path = self.dir.join(FOLDED);
-        let folded = self.secrets.mask(&profile.folded()).into_owned();
-        files::replace(&path, folded.as_bytes()).map_err(|e| StoreError::write("replace", &path, e))
+        write(PROFILE, &text)?;
+        let mask = |name: &str| self.secrets.mask(name).into_owned();
+        if profile.waits.is_empty() || !profile.components.is_empty() {
+            write(FOLDED, mask(&profile.folded()).as_bytes())?;
+            write(PPROF, &pprof::cpu(profile, &mask))?;
+        }
+        if !profile.waits.is_empty() {
+            write(FOLDED_WAITS, mask(&profile.folded_waits()).as_bytes())?;
+            write(PPROF_WAITS, &pprof::waits(profile, &mask))?;
+        }
+        Ok(())
     }
 
     /// Appends to a file that is created with its first line.

@@ -38,12 +38,16 @@
     if (size < 0.05) return "same";
     return `${grows > 0 ? "more" : "less"} l${size < 0.2 ? 1 : size < 0.5 ? 2 : 3}`;
   };
-  const changeWords = (node) => {
+  const amount = (samples, isTime) => {
+    if (isTime) return units.ms(samples / 1000);
+    return `${count(samples)} ${samples === 1 ? "sample" : "samples"}`;
+  };
+  const changeWords = (node, isTime) => {
     if (node.before < 0) return [];
     const grows = growth(node);
-    if (grows === Infinity) return ["new: no samples before"];
+    if (grows === Infinity) return ["new: not there before"];
     const sign = grows > 0 ? "+" : grows < 0 ? "−" : "±";
-    return [`${sign}${units.share(Math.abs(grows))} against ${count(node.before)} before`];
+    return [`${sign}${units.share(Math.abs(grows))} against ${amount(node.before, isTime)} before`];
   };
 
   const wire = async (figure) => {
@@ -66,8 +70,8 @@
     const words = (node) => {
       const share = (of) => units.share(node.samples / of.samples);
       const zoomed = zoom === whole ? [] : [`${share(zoom)} of the zoomed frame`];
-      const samples = `${count(node.samples)} ${node.samples === 1 ? "sample" : "samples"}`;
-      return [samples, `${share(whole)} of all`, ...zoomed, ...changeWords(node)].join(", ");
+      const samples = amount(node.samples, data.time);
+      return [samples, `${share(whole)} of all`, ...zoomed, ...changeWords(node, data.time)].join(", ");
     };
     const show = (node) => on.replaceChildren(make("b", { textContent: node.name }), ` ${words(node)}`);
     const matches = (node) => wanted !== "" && node.name.toLowerCase().includes(wanted);
@@ -142,7 +146,7 @@
       }
       const share = units.share(samples / whole.samples);
       const what = hits === 1 ? "frame matches" : "frames match";
-      found.textContent = !wanted ? "" : hits ? `${count(hits)} ${what}: ${share} of samples` : "nothing matches";
+      found.textContent = !wanted ? "" : hits ? `${count(hits)} ${what}: ${share} of ${data.time ? "the time" : "samples"}` : "nothing matches";
       draw(box.clientWidth);
     };
 

@@ -7,7 +7,7 @@ use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Sectio
 use crate::figures::{self, NOTHING};
 use crate::plane::Around;
 
-use super::{ranged, tables::drop_untold};
+use super::{profile, ranged, tables::drop_untold};
 
 /// Comparisons as a separate document.
 pub fn document(comparisons: &[Comparison]) -> Document {
@@ -49,6 +49,7 @@ fn section((index, comparison): (usize, &Comparison), one_of_many: bool) -> Sect
     blocks.push(Block::Table(table(comparison)));
     blocks.extend(details(comparison).map(Block::Table));
     blocks.extend(remarks(comparison).map(Block::Remarks));
+    blocks.extend(profile::compared(index, comparison));
     Section { id: format!("comparison-{}", index + 1), title, case: None, is_folded: false, blocks }
 }
 
@@ -56,11 +57,12 @@ fn section((index, comparison): (usize, &Comparison), one_of_many: bool) -> Sect
 pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
     let Some(first) = comparisons.first() else { return Vec::new() };
     let mut blocks = vec![Block::Heading("Differences".into()), Block::Paragraph(how_words(first))];
-    for comparison in comparisons {
+    for (index, comparison) in comparisons.iter().enumerate() {
         blocks.extend(ratios(comparison).map(Block::Ratios));
         blocks.push(Block::Table(table(comparison)));
         blocks.extend(details(comparison).map(Block::Table));
         blocks.extend(remarks(comparison).map(Block::Remarks));
+        blocks.extend(profile::compared(index, comparison));
     }
     blocks
 }

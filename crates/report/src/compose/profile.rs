@@ -1,13 +1,14 @@
-//! Where components spent their CPU time: flame graphs, and what taking the samples cost.
+//! Where components spent their CPU time, and where they waited: flame graphs, and what taking the samples cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::compare::Comparison;
 use loadlab_analysis::profile::{CaseProfile, ProfileCost};
-use loadlab_record::profile::{ComponentProfile, INCOMPLETE};
+use loadlab_record::profile::{ComponentProfile, Function, INCOMPLETE};
 
 use super::{PlanOrder, case_id};
-use crate::document::{Block, Cell, Flame, FlameNode, Remark, Table, Weight};
+use crate::document::{Block, Cell, Flame, FlameNode, FlameUnit, Remark, Table, Weight};
 use crate::figures;
 
 /// Functions in the table of a component.
@@ -20,19 +21,84 @@ pub fn blocks(index: usize, case: &CaseFindings<'_>, order: &PlanOrder<'_>) -> V
     let Some(profile) = loadlab_analysis::profile::of_case(case.case.trials.iter()) else {
         return Vec::new();
     };
-    let mut components: Vec<&ComponentProfile> = profile.components.iter().collect();
-    order.sort(&mut components, |component| &component.component);
-    let mut out = vec![Block::Heading("Where the CPU time went".into())];
-    out.extend(components.iter().map(|component| Block::Flame(flame(index, component, &profile))));
+    let of_all = |of: Of| {
+        let mut components: Vec<&ComponentProfile> = of.components(&profile).iter().collect();
+        order.sort(&mut components, |component| &component.component);
+        let flame = |component: &&ComponentProfile| {
+            Block::Flame(flame(&case_id(index), &Shown { component, before: None, of, profile: &profile }))
+        };
+        components.iter().map(flame).collect::<Vec<_>>()
+    };
+    let (cpu, waits) = (of_all(Of::Cpu), of_all(Of::Waits));
+    let mut out = Vec::new();
+    if !cpu.is_empty() || waits.is_empty() {
+        out.push(Block::Heading("Where the CPU time went".into()));
+        out.extend(cpu);
+    }
+    if !waits.is_empty() {
+        out.push(Block::Heading("Where threads waited".into()));
+        out.extend(waits);
+    }
     let remarks = remarks(&profile);
     out.extend((!remarks.is_empty()).then_some(Block::Remarks(remarks)));
     out
 }
 
+/// Two cases by function: what has a larger or a smaller share than in the base.
+pub fn compared(index: usize, comparison: &Comparison) -> Vec<Block> {
+    let Some((base, other)) = comparison.profiles.as_deref() else { return Vec::new() };
+    let mut out = Vec::new();
+    for of in [Of::Cpu, Of::Waits] {
+        for component in of.components(other) {
+            let is_same = |one: &&ComponentProfile| one.component == component.component && one.samples > 0;
+            let Some(before) = of.components(base).iter().find(is_same) else { continue };
+            let id = format!("comparison-{}", index + 1);
+            let shown = Shown { component, before: Some((before, &comparison.base)), of, profile: other };
+            out.push(Block::Flame(flame(&id, &shown)));
+        }
+    }
+    if !out.is_empty() {
+        out.insert(0, Block::Heading(format!("Functions: {} against {}", comparison.other, comparison.base)));
+    }
+    out
+}
+
+/// What is sampled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Cpu,
+    Waits,
+}
+
+impl Of {
+    fn components(self, profile: &CaseProfile) -> &[ComponentProfile] {
+        match self {
+            Of::Cpu => &profile.components,
+            Of::Waits => &profile.waits,
+        }
+    }
+
+    fn functions(self, component: &ComponentProfile) -> Vec<Function<'_>> {
+        match self {
+            Of::Cpu => component.functions(),
+            Of::Waits => component.waiting_functions(),
+        }
+    }
+}
+
+/// A component's stacks.
+struct Shown<'a> {
+    component: &'a ComponentProfile,
+    /// The same in another case, with that one's name.
+    before: Option<(&'a ComponentProfile, &'a str)>,
+    of: Of,
+    profile: &'a CaseProfile,
+}
+
 fn remarks(profile: &CaseProfile) -> Vec<Remark> {
     let remark = |weight, label: &str, text| Remark { weight, label: label.to_owned(), text, hint: None };
     let mut out = vec![remark(Weight::Plain, "cost of sampling", cost(&profile.cost))];
-    if profile.components.is_empty() {
+    if profile.components.is_empty() && profile.waits.is_empty() {
         let text = "no sample was taken: nothing ran long enough, or nothing was allowed".to_owned();
         out.push(remark(Weight::Doubtful, "no samples", text));
     }
@@ -69,16 +135,54 @@ fn cost(cost: &ProfileCost) -> String {
     text
 }
 
-fn flame(index: usize, component: &ComponentProfile, profile: &CaseProfile) -> Flame {
+fn flame(id: &str, shown: &Shown<'_>) -> Flame {
+    let Shown { component, before, of, .. } = *shown;
     let name = loadlab_record::store::case_dir_name(&component.component);
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let (names, nodes, left_out) = tree(component);
+    let (names, nodes, left_out) = tree(component, before.map(|(before, _)| before));
+    let (kind, what, unit) = match of {
+        Of::Cpu => ("flame", "CPU time", FlameUnit::Samples),
+        Of::Waits => ("waits", "Waits", FlameUnit::Waits),
+    };
+    let title = format!("{what} of {} by function", component.component);
+    Flame {
+        id: format!("{id}-{kind}-{plain}"),
+        title: before.map_or_else(|| title.clone(), |(_, name)| format!("{title}, against {name}")),
+        unit,
+        names,
+        nodes,
+        hottest: match before {
+            Some((before, name)) => changed(of, component, before, name),
+            None => hottest(of, component),
+        },
+        note: Some(note(shown, left_out)),
+    }
+}
+
+/// What a reader must know about a flame graph.
+fn note(shown: &Shown<'_>, left_out: u64) -> String {
+    let Shown { component, of, profile, before } = *shown;
     let share = |part: u64| figures::percent(part as f64 / component.samples.max(1) as f64);
-    let mut note = format!(
-        "{} at {}/s on each core.",
-        figures::plural(component.samples, "sample", "samples"),
-        profile.rate_per_s
-    );
+    let threads = |us: u64| figures::number(figures::round(us as f64 / 1e6 / profile.waits_s.max(1e-9), 2));
+    let mut note = match of {
+        Of::Cpu => format!(
+            "{} at {}/s on each core.",
+            figures::plural(component.samples, "sample", "samples"),
+            profile.rate_per_s
+        ),
+        Of::Waits => format!("On average {} threads waited so, over {} s.", threads(component.samples), {
+            figures::number(figures::round(profile.waits_s, 1))
+        }),
+    };
+    if !component.idle.is_empty() {
+        let one =
+            |idle: &loadlab_record::profile::IdleWait| format!("{} for {}", threads(idle.samples), idle.why);
+        let all: Vec<String> = component.idle.iter().map(one).collect();
+        note.push_str(&format!(" Threads without work are left out: on average {}.", all.join(", ")));
+    }
+    if before.is_some() {
+        note.push_str(" Colours compare shares of the whole; widths are those of now.");
+    }
     if component.incomplete > 0 {
         note.push_str(&format!(
             " The outermost callers of {} are not known ({INCOMPLETE}): code without frame pointers.",
@@ -93,25 +197,26 @@ fn flame(index: usize, component: &ComponentProfile, profile: &CaseProfile) -> F
         ));
     }
     if left_out > 0 {
-        note.push_str(&format!(" The flame graph leaves out functions with fewer than {left_out} samples."));
+        let least = match of {
+            Of::Cpu => figures::plural(left_out, "sample", "samples"),
+            Of::Waits => figures::ms(left_out as f64 / 1e3),
+        };
+        note.push_str(&format!(" The flame graph leaves out functions with less than {least}."));
     }
-    Flame {
-        id: format!("{}-flame-{plain}", case_id(index)),
-        title: format!("CPU time of {} by function", component.component),
-        names,
-        nodes,
-        hottest: hottest(component),
-        note: Some(note),
-    }
+    note
 }
 
-/// Its hottest functions.
-fn hottest(component: &ComponentProfile) -> Table {
+/// Its hottest functions, or those that waited longest.
+fn hottest(of: Of, component: &ComponentProfile) -> Table {
     let share = |part: u64| Cell::new(figures::percent(part as f64 / component.samples.max(1) as f64));
-    let functions = component.functions();
+    let functions = of.functions(component);
     let real = functions.iter().filter(|function| function.own > 0);
+    let caption = match of {
+        Of::Cpu => format!("Functions of {} with most CPU time", component.component),
+        Of::Waits => format!("Functions of {} that waited longest", component.component),
+    };
     Table {
-        caption: format!("Functions of {} with most CPU time", component.component),
+        caption,
         head: ["function", "itself", "and its calls"].map(str::to_owned).to_vec(),
         words: vec![],
         rows: real
@@ -122,15 +227,53 @@ fn hottest(component: &ComponentProfile) -> Table {
     }
 }
 
+/// The functions whose share changed most, also those that only one of both has.
+fn changed(of: Of, now: &ComponentProfile, before: &ComponentProfile, name: &str) -> Table {
+    let shares = |component: &ComponentProfile| -> BTreeMap<String, f64> {
+        let whole = component.samples.max(1) as f64;
+        let functions = of.functions(component);
+        functions.iter().map(|f| (f.name.to_owned(), f.own as f64 / whole)).collect()
+    };
+    let (of_now, of_before) = (shares(now), shares(before));
+    let names: BTreeSet<&String> = of_now.keys().chain(of_before.keys()).collect();
+    let share = |all: &BTreeMap<String, f64>, name: &String| all.get(name).copied().unwrap_or(0.0);
+    let mut rows: Vec<(&String, f64, f64)> =
+        names.into_iter().map(|name| (name, share(&of_before, name), share(&of_now, name))).collect();
+    rows.retain(|(_, before, now)| before != now);
+    rows.sort_by(|a, b| (b.2 - b.1).abs().total_cmp(&(a.2 - a.1).abs()).then_with(|| a.0.cmp(b.0)));
+    let row = |(name, before, now): (&String, f64, f64)| {
+        let sign = if now > before { "+" } else { "−" };
+        let points = figures::number(figures::round((now - before).abs() * 100.0, 1));
+        vec![
+            Cell::new(name.as_str()),
+            Cell::new(figures::percent(before)),
+            Cell::new(figures::percent(now)),
+            Cell::new(format!("{sign}{points}")),
+        ]
+    };
+    Table {
+        caption: format!("Functions of {} whose own share changed most", now.component),
+        head: vec!["function".into(), name.to_owned(), "now".into(), "percentage points".into()],
+        words: vec![],
+        rows: rows.into_iter().take(MOST_FUNCTIONS).map(row).collect(),
+        note: None,
+    }
+}
+
 /// A function as called from others.
 #[derive(Default)]
 struct Called {
     samples: u64,
+    before: u64,
     calls: BTreeMap<u32, Called>,
 }
 
-/// Names and nodes, and the least number of samples of a node that is kept, if any is left out.
-fn tree(component: &ComponentProfile) -> (Vec<String>, Vec<FlameNode>, u64) {
+/// Names and nodes, and the least number of samples of a node that is kept, if any is left out. What there was before is
+/// scaled to as many samples as there are now.
+fn tree(
+    component: &ComponentProfile,
+    before: Option<&ComponentProfile>,
+) -> (Vec<String>, Vec<FlameNode>, u64) {
     let mut whole = Called::default();
     for stack in &component.stacks {
         let mut at = &mut whole;
@@ -141,23 +284,42 @@ fn tree(component: &ComponentProfile) -> (Vec<String>, Vec<FlameNode>, u64) {
         }
     }
     let mut names = component.names.clone();
+    if let Some(before) = before {
+        add_before(&mut whole, &names, before);
+    }
     let place = names.len() as u32;
     names.push(component.component.clone());
     let least = whole.samples.div_ceil(MOST_NODES).max(1);
+    let scale = whole.samples as f64 / whole.before.max(1) as f64;
+    let scaled = |called: &Called| before.map(|_| (called.before as f64 * scale).round() as u64);
     let (mut nodes, mut is_any_left_out) = (Vec::new(), false);
     // Depth first, without recursion: the depth of a stack is the system's choice.
     let mut open = vec![(0, place, &whole)];
     while let Some((depth, name, called)) = open.pop() {
-        nodes.push(FlameNode { depth, name, samples: called.samples, before: None });
+        nodes.push(FlameNode { depth, name, samples: called.samples, before: scaled(called) });
         for (frame, inner) in called.calls.iter().rev() {
             if inner.samples < least {
-                is_any_left_out = true;
+                is_any_left_out |= inner.samples > 0;
             } else {
                 open.push((depth + 1, *frame, inner));
             }
         }
     }
     (names, nodes, if is_any_left_out { least } else { 0 })
+}
+
+/// Adds the stacks of another case as far as this one has their functions; the rest is in the table.
+fn add_before(whole: &mut Called, names: &[String], before: &ComponentProfile) {
+    let places: BTreeMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
+    for stack in &before.stacks {
+        let mut at = &mut *whole;
+        at.before += stack.samples;
+        for name in before.named(stack) {
+            let Some(inner) = places.get(name).and_then(|place| at.calls.get_mut(place)) else { break };
+            at = inner;
+            at.before += stack.samples;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -176,13 +338,43 @@ mod tests {
             stacks: vec![stack(&[0, 1], 5), stack(&[0, 2, 1], 3), stack(&[0, 2], 2)],
             ..ComponentProfile::default()
         };
-        let (names, nodes, left_out) = tree(&component);
+        let (names, nodes, left_out) = tree(&component, None);
         let shown: Vec<_> =
             nodes.iter().map(|n| (n.depth, names[n.name as usize].as_str(), n.samples)).collect();
         assert_eq!(shown, [(0, "api", 10), (1, "main", 10), (2, "b", 5), (2, "a", 5), (3, "b", 3)]);
         assert_eq!(left_out, 0);
-        let rows: Vec<_> = hottest(&component).rows.iter().map(|row| row[0].text.clone()).collect();
+        let rows: Vec<_> = hottest(Of::Cpu, &component).rows.iter().map(|row| row[0].text.clone()).collect();
         assert_eq!(rows, ["b", "a"]);
+    }
+
+    #[test]
+    fn two_cases_are_compared_by_their_shares() {
+        let of = |names: &[&str], stacks: &[(&[u32], u64)]| ComponentProfile {
+            component: "api".into(),
+            samples: stacks.iter().map(|(_, samples)| samples).sum(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            stacks: stacks
+                .iter()
+                .map(|(f, samples)| Stack { frames: f.to_vec(), samples: *samples })
+                .collect(),
+            ..ComponentProfile::default()
+        };
+        let now = of(&["main", "parse", "new"], &[(&[0, 1], 60), (&[0, 2], 40)]);
+        // Half as many samples, a function that is gone, and another order of names.
+        let before = of(&["gone", "parse", "main"], &[(&[2, 1], 40), (&[2, 0], 10)]);
+        let (names, nodes, _) = tree(&now, Some(&before));
+        let shown: Vec<_> =
+            nodes.iter().map(|n| (names[n.name as usize].as_str(), n.samples, n.before.unwrap())).collect();
+        assert_eq!(shown, [("api", 100, 100), ("main", 100, 100), ("parse", 60, 80), ("new", 40, 0)]);
+        let rows: Vec<Vec<String>> = changed(Of::Cpu, &now, &before, "base")
+            .rows
+            .iter()
+            .map(|row| row.iter().map(|cell| cell.text.clone()).collect())
+            .collect();
+        assert_eq!(rows[0], ["new", "0 %", "40 %", "+40"]);
+        assert_eq!(rows[1], ["gone", "20 %", "0 %", "−20"]);
+        assert_eq!(rows[2], ["parse", "80 %", "60 %", "−20"]);
+        assert_eq!(rows.len(), 3);
     }
 
     #[test]
@@ -194,7 +386,7 @@ mod tests {
             stacks: vec![stack(&[0], 10_000), stack(&[0, 1], 1)],
             ..ComponentProfile::default()
         };
-        let (_, nodes, left_out) = tree(&component);
+        let (_, nodes, left_out) = tree(&component, None);
         assert_eq!((nodes.len(), left_out), (2, 3));
     }
 }

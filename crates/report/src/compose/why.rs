@@ -46,6 +46,13 @@ fn section(why: &WhyFacts) -> Section {
         not_raised.map(|(lever, reason)| remark(&format!("{} not raised", lever.name), reason)).collect();
     remarks.extend(why.not_tried.iter().map(|one| remark(&format!("{} not tried", one.name), &one.why)));
     remarks.extend(left_out(why));
+    let first = why.levers.first().and_then(|lever| lever.component.as_ref());
+    remarks.extend(first.zip(why.profiled.as_ref()).map(|(name, load)| {
+        remark(
+            "functions",
+            &format!("where CPU time of {name} goes, and where its threads wait, is in “{load}” below"),
+        )
+    }));
     blocks.extend((!remarks.is_empty()).then_some(Block::Remarks(remarks)));
     Section::new("why", "What each limit costs", blocks)
 }

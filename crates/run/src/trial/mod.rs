@@ -475,7 +475,12 @@ impl Trial<'_> {
     /// Samples stacks from now on, if the plan asks for it.
     fn profiler(&self, watcher: Option<&Watcher>, state: &TrialState) -> Option<Profiler> {
         let planned = self.case.profile.as_ref()?;
-        let spec = ProfileSpec { components: planned.components.clone(), rate_per_s: planned.rate_per_s };
+        let spec = ProfileSpec {
+            components: planned.components.clone(),
+            rate_per_s: planned.rate_per_s,
+            on_cpu: planned.on_cpu,
+            on_wait: planned.on_wait,
+        };
         let started = watcher?.profile(spec);
         started
             .inspect_err(|error| state.event(EventKind::Note { text: format!("no profile: {error}") }))

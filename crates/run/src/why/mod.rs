@@ -11,7 +11,7 @@ mod lever;
 use loadlab_analysis::Exit;
 use loadlab_analysis::why::{self as analysis, FEWEST_ROUNDS};
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Case, EventSpec, Plan};
+use loadlab_plan::{Case, EventSpec, Plan, ProfileSpec};
 use loadlab_record::Histogram;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{TrialRecord, read_run};
@@ -38,10 +38,14 @@ use crate::{host, logs};
 const AS_PLANNED: &str = "as planned";
 const LESS: &str = "one step less";
 const MORE: &str = "more of the first";
-/// Loads at most: as planned, tighter, and more, or tighter once more.
-const MOST_LOADS: u64 = 3;
+const FUNCTIONS: &str = "functions of the first";
+/// Loads at most: as planned, tighter, and more, or tighter once more, and the one whose stacks are sampled.
+const MOST_LOADS: u64 = 4;
 /// How long the load as planned is measured.
 const MEASURED_S: u64 = 6;
+/// How long stacks of what binds are sampled, and from which budget on there is time for it.
+const PROFILED_S: u64 = 8;
+const PROFILED_FROM_S: u64 = 60;
 /// The share of the budget that goes to tightening, if something can be raised.
 const LESS_SHARE: f64 = 0.6;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -236,11 +240,34 @@ impl Proof<'_> {
             self.facts.levers[0].not_raised = Some(why.to_owned());
         }
         self.facts.found = Some(found(&self.facts));
+        self.profile(record, site);
+    }
+
+    /// How long the load takes whose stacks are sampled; 0 if there is none: too little time, or the load as planned has
+    /// been sampled.
+    fn profiled_s(&self) -> u64 {
+        let is_short = self.request.budget_ns < PROFILED_FROM_S * SECOND_NS;
+        if is_short || self.base.profile.is_some() { 0 } else { WARM_UP_S + PROFILED_S }
+    }
+
+    /// Samples the component that binds once more as planned: where its CPU time goes, and where its threads wait.
+    fn profile(&mut self, record: &mut Record, site: &mut RunningSystem) {
+        let first = &self.facts.levers[0];
+        let component = first.component.clone().filter(|_| first.call == LeverCall::Binds);
+        let (Some(component), length_s @ 1..) = (component, self.profiled_s()) else { return };
+        let mut case = as_load(self.base, FUNCTIONS, length_s);
+        case.profile = Some(ProfileSpec { on_wait: true, ..ProfileSpec::of(vec![component]) });
+        let trouble = self.trouble.clone();
+        match self.load(record, site, case, &[]) {
+            Some(_) => self.facts.profiled = Some(FUNCTIONS.to_owned()),
+            // What was proven stays so.
+            None => self.trouble = trouble,
+        }
     }
 
     /// Rounds in which levers are tightened, and seconds that are left for raising one; `None` if the budget has too few.
     fn rounds(&mut self, levers: usize, raises: usize) -> Option<(u32, u64)> {
-        let overhead_s = 2 * WARM_UP_S + WARM_UP_S + MEASURED_S;
+        let overhead_s = 2 * WARM_UP_S + WARM_UP_S + MEASURED_S + self.profiled_s();
         let left_s = (self.request.budget_ns / SECOND_NS).saturating_sub(overhead_s);
         let block_s = self.request.block_s;
         let fewest_s = rounds_s(u64::from(FEWEST_ROUNDS), levers, block_s);

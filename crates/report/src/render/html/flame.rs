@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::plot::unbreakable;
 use super::{escape, pack};
-use crate::document::{Flame, FlameNode};
+use crate::document::{Flame, FlameNode, FlameUnit};
 use crate::figures;
 use crate::terminal::harmless;
 
@@ -119,9 +119,9 @@ fn legend(out: &mut String, flame: &Flame, nodes: &[FlameNode], is_compared: boo
         let _ = write!(out, "<li><span class=\"tint {class}\"></span>{text}</li>");
     };
     if is_compared {
-        item("less l3", "− fewer samples than before");
+        item("less l3", "− a smaller share than before");
         item("same", "within 5 %");
-        item("more l3", "+ more samples than before");
+        item("more l3", "+ a larger share than before");
     } else {
         let is_any =
             |kind: &str| nodes.iter().skip(1).any(|n| kind_of(&flame.names[n.name as usize]) == kind);
@@ -162,7 +162,9 @@ fn data(flame: &Flame, nodes: &[FlameNode], is_compared: bool) -> String {
             numbers.push(node.before.map_or(-1, number));
         }
     }
-    let json = json!({ "names": names, "nodes": numbers, "compared": is_compared }).to_string();
+    let is_time = flame.unit == FlameUnit::Waits;
+    let json =
+        json!({ "names": names, "nodes": numbers, "compared": is_compared, "time": is_time }).to_string();
     let packed = if json.len() > PACK_FROM_BYTES { pack::pack(&json, std::iter::empty()) } else { None };
     packed.map_or_else(|| unbreakable(&json), |packed| format!("\"{packed}\""))
 }
@@ -178,6 +180,7 @@ mod tests {
         Flame {
             id: "f".into(),
             title: "t".into(),
+            unit: FlameUnit::Samples,
             names: ["all", "a", "b"].map(str::to_owned).to_vec(),
             nodes: nodes.iter().map(node).collect(),
             hottest,

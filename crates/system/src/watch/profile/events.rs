@@ -11,8 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::super::evidence::Members;
-use super::ring::{Record, Ring};
-use super::stacks::Stacks;
+use super::ring::{Kind, Record, Ring};
 
 /// The largest number of events, if each thread needs its own: they are open files.
 const MOST_EVENTS: usize = 2_048;
@@ -49,8 +48,8 @@ impl Events {
         let cores = online_cores();
         let mut rings = BTreeMap::new();
         let whole = cores.iter().try_for_each(|core| {
-            let event = Attributes::new(rate_per_s, true).open(None, *core)?;
-            rings.insert(*core, Ring::of(event)?);
+            let event = Attributes::new(Kind::Cpu, rate_per_s, true).open(None, *core)?;
+            rings.insert(*core, Ring::of(event, Kind::Cpu)?);
             io::Result::Ok(())
         });
         let error = match whole {
@@ -145,39 +144,54 @@ impl Events {
 
     /// The event of a thread on a core. The first of a core makes its buffer.
     fn open_thread(&mut self, tid: u32, core: i32) -> io::Result<OwnedFd> {
-        let event = Attributes::new(self.rate_per_s, self.has_kernel).open(Some(tid), core)?;
-        match self.rings.get(&core) {
-            Some(ring) if control(&event, SET_OUTPUT, ring.event().as_raw_fd().into()) => Ok(event),
-            Some(_) => Err(io::Error::last_os_error()),
-            None => {
-                let event_of_ring = event.try_clone()?;
-                self.rings.insert(core, Ring::of(event_of_ring)?);
-                Ok(event)
-            }
-        }
+        let event = Attributes::new(Kind::Cpu, self.rate_per_s, self.has_kernel).open(Some(tid), core)?;
+        share_ring(&mut self.rings, core, &event, Kind::Cpu)?;
+        Ok(event)
     }
 
     /// Reads what there is.
-    pub fn fetch(&mut self, stacks: &mut Stacks) {
+    pub fn fetch(&mut self, mut each: impl FnMut(Record<'_>)) {
         let Events { rings, threads, lost, .. } = self;
         for ring in rings.values_mut() {
-            ring.read(|record| match record {
-                Record::Sample { pid, chain } => stacks.add(pid, chain.iter()),
-                Record::Lost(count) => *lost += count,
-                Record::Fork { pid, tid, parent } => {
-                    stacks.forked(pid, parent);
-                    if let Some(threads) = threads.as_mut().filter(|t| t.processes.contains(&parent)) {
-                        threads.processes.insert(pid);
-                        threads.sampled.insert(tid);
+            ring.read(|record| {
+                match record {
+                    Record::Lost(count) => *lost += count,
+                    Record::Fork { pid, tid, parent } => {
+                        if let Some(threads) = threads.as_mut().filter(|t| t.processes.contains(&parent)) {
+                            threads.processes.insert(pid);
+                            threads.sampled.insert(tid);
+                        }
                     }
+                    _ => {}
                 }
+                each(record);
             });
         }
     }
 }
 
+/// Has an event of a thread write to the buffer of its core; the first of a core makes that.
+///
+/// # Errors
+/// The kernel's limit on such memory, or the thread has ended.
+pub(super) fn share_ring(
+    rings: &mut BTreeMap<i32, Ring>,
+    core: i32,
+    event: &OwnedFd,
+    kind: Kind,
+) -> io::Result<()> {
+    match rings.get(&core) {
+        Some(ring) if control(event, SET_OUTPUT, ring.event().as_raw_fd().into()) => Ok(()),
+        Some(_) => Err(io::Error::last_os_error()),
+        None => {
+            rings.insert(core, Ring::of(event.try_clone()?, kind)?);
+            Ok(())
+        }
+    }
+}
+
 /// Why the kernel does not sample.
-fn refused(error: &io::Error) -> String {
+pub(super) fn refused(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
@@ -193,7 +207,7 @@ fn refused(error: &io::Error) -> String {
 }
 
 /// The cores that are online: `0-3,5`.
-fn online_cores() -> Vec<i32> {
+pub(super) fn online_cores() -> Vec<i32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cores = read_cores(&text);
     if cores.is_empty() { vec![0] } else { cores }
@@ -208,25 +222,35 @@ fn read_cores(text: &str) -> Vec<i32> {
 }
 
 /// Requests of `ioctl(2)` for events (`linux/perf_event.h`).
-const ENABLE: u64 = 0x2400;
-const DISABLE: u64 = 0x2401;
+pub(super) const ENABLE: u64 = 0x2400;
+pub(super) const DISABLE: u64 = 0x2401;
 const SET_OUTPUT: u64 = 0x2405;
 
 /// Returns whether it was done: an event whose thread has ended may be refused, and samples nothing anyway.
 #[expect(unsafe_code, reason = "events have no other way in")]
-fn control(event: &OwnedFd, request: u64, value: i64) -> bool {
+pub(super) fn control(event: &OwnedFd, request: u64, value: i64) -> bool {
     // SAFETY: the requests take a number, and the descriptor is open.
     unsafe { libc::ioctl(event.as_raw_fd(), request as libc::Ioctl, value) == 0 }
 }
 
+/// The registers of the first three arguments of a system call (`asm/perf_regs.h`), as bits.
+#[cfg(target_arch = "x86_64")]
+const ARGUMENTS: u64 = 1 << 3 | 1 << 4 | 1 << 5;
+#[cfg(not(target_arch = "x86_64"))]
+const ARGUMENTS: u64 = 0b111;
+
+/// A thread on whatever core it runs.
+pub(super) const ANY_CORE: i32 = -1;
+
 /// `struct perf_event_attr`, as long as it was in Linux 4.8.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Attributes {
+pub(super) struct Attributes {
     kind: u32,
     size: u32,
     config: u64,
-    sample_freq: u64,
+    /// A number of samples per second, or of events for a sample.
+    sample_rate: u64,
     sample_type: u64,
     read_format: u64,
     flags: u64,
@@ -245,12 +269,14 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// A clock of each core that runs while something does.
-    fn new(rate_per_s: u32, has_kernel: bool) -> Attributes {
+    /// `rate`: of CPU time, samples per second; of waits, how many switches a sample stands for.
+    pub fn new(kind: Kind, rate: u32, has_kernel: bool) -> Attributes {
         const SOFTWARE: u32 = 1;
-        const CPU_CLOCK: u64 = 0;
         const PROCESS_AND_THREAD: u64 = 1 << 1;
+        const TIME: u64 = 1 << 2;
         const CALL_CHAIN: u64 = 1 << 5;
+        const PERIOD: u64 = 1 << 8;
+        const REGISTERS_OF_USER: u64 = 1 << 12;
         const DISABLED: u64 = 1;
         const INHERIT: u64 = 1 << 1;
         const EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -259,21 +285,42 @@ impl Attributes {
         const FREQUENCY: u64 = 1 << 10;
         /// Records of threads and processes that are created.
         const TASKS: u64 = 1 << 13;
+        /// All records have their thread and time.
+        const SAMPLE_ID_ALL: u64 = 1 << 18;
+        const USE_CLOCK: u64 = 1 << 25;
+        /// Records of threads that leave a core or come to one.
+        const SWITCHES: u64 = 1 << 26;
         let kernel = if has_kernel { 0 } else { EXCLUDE_KERNEL };
-        Attributes {
+        let common = Attributes {
             kind: SOFTWARE,
             size: size_of::<Attributes>() as u32,
-            config: CPU_CLOCK,
-            sample_freq: rate_per_s.into(),
-            sample_type: PROCESS_AND_THREAD | CALL_CHAIN,
-            flags: DISABLED | INHERIT | EXCLUDE_HYPERVISOR | EXCLUDE_IDLE | FREQUENCY | TASKS | kernel,
+            sample_rate: rate.into(),
+            flags: DISABLED | EXCLUDE_HYPERVISOR | EXCLUDE_IDLE | kernel,
             ..Attributes::default()
+        };
+        match kind {
+            // A clock of each core that runs while something does.
+            Kind::Cpu => Attributes {
+                config: 0,
+                sample_type: PROCESS_AND_THREAD | CALL_CHAIN,
+                flags: common.flags | INHERIT | FREQUENCY | TASKS,
+                ..common
+            },
+            // Each time a thread leaves its core, or one in so many times.
+            Kind::Wait => Attributes {
+                config: 3,
+                sample_type: PROCESS_AND_THREAD | TIME | CALL_CHAIN | PERIOD | REGISTERS_OF_USER,
+                registers_of_user: ARGUMENTS,
+                flags: common.flags | SAMPLE_ID_ALL | USE_CLOCK | SWITCHES,
+                clock: libc::CLOCK_MONOTONIC,
+                ..common
+            },
         }
     }
 
-    /// An event for a thread, or whatever runs, on a core.
+    /// An event for a thread (0: this one), or whatever runs, on a core.
     #[expect(unsafe_code, reason = "the system call has no wrapper")]
-    fn open(&self, tid: Option<u32>, core: i32) -> io::Result<OwnedFd> {
+    pub fn open(&self, tid: Option<u32>, core: i32) -> io::Result<OwnedFd> {
         const CLOSE_ON_EXEC: u64 = 1 << 3;
         const NO_GROUP: i32 = -1;
         let tid = tid.map_or(-1, |tid| tid as i32);

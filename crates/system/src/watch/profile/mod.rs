@@ -1,21 +1,26 @@
-//! Profiles: stacks of components' threads while they run, sampled by the kernel (`perf_event_open(2)`, a software
-//! clock, which virtual machines and containers have, too).
+//! Profiles: stacks of components' threads while they run, and when they begin to wait, sampled by the kernel
+//! (`perf_event_open(2)`, software events, which virtual machines and containers have, too).
 //!
 //! Sampling costs something, so it is on in one second of every two, drawn at random: the other seconds show what it
-//! costs, in the same trial. `events.rs` asks the kernel for samples, `ring.rs` reads them, `stacks.rs` counts them, and
-//! `names.rs` turns addresses into functions, once the load is over and while the processes are still there.
+//! costs, in the same trial. `events.rs` asks the kernel for samples of what runs, `switches.rs` of what begins to wait;
+//! `ring.rs` reads them, `waits.rs` makes waits of them, `stacks.rs` counts them, and `names.rs` turns addresses into functions, once the load is over and while the processes are still there.
 
 mod events;
 mod names;
 mod ring;
 mod stacks;
+mod switches;
+mod waits;
 
 use std::thread::JoinHandle;
 
 use loadlab_record::profile::{Profile, Window};
 
 use self::events::Events;
-use self::stacks::Stacks;
+use self::ring::Record;
+use self::stacks::{Reason, Stacks};
+use self::switches::Switches;
+use self::waits::Waits;
 use super::evidence::Members;
 use super::evidence::random::Random;
 use super::evidence::threads::clock::CpuClock;
@@ -32,13 +37,19 @@ pub struct ProfileSpec {
     pub components: Vec<String>,
     /// Samples per second and core.
     pub rate_per_s: u32,
+    /// Where threads spend CPU time.
+    pub on_cpu: bool,
+    /// Where they wait.
+    pub on_wait: bool,
 }
 
 /// What was sampled, by address.
 #[derive(Debug, Default)]
 pub struct Samples {
     spec: ProfileSpec,
-    stacks: Stacks,
+    cpu: Stacks,
+    waits: Stacks,
+    waits_ns: u64,
     windows: Vec<Window>,
     lost: u64,
     has_kernel: bool,
@@ -53,7 +64,11 @@ impl Samples {
 
     /// Every process that was seen, with its component.
     pub fn processes(&self) -> Vec<(String, u32)> {
-        self.stacks.processes()
+        let mut all = self.cpu.processes();
+        all.extend(self.waits.processes());
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Gives the functions their names, which takes a while: the load must be over, and its work done. The processes must
@@ -61,7 +76,8 @@ impl Samples {
     pub fn named(self) -> Profile {
         let cpu = CpuClock::start();
         let mut not_seen = self.not_seen;
-        let components = self.stacks.named(&self.spec.components, &mut not_seen);
+        let components = self.cpu.named(&self.spec.components, &mut not_seen);
+        let waits = self.waits.named(&self.spec.components, &mut not_seen);
         Profile {
             rate_per_s: self.spec.rate_per_s,
             windows: self.windows,
@@ -69,6 +85,8 @@ impl Samples {
             cpu_s: (self.cpu_ns + cpu.spent_ns()) as f64 / 1e9,
             has_kernel: self.has_kernel,
             components,
+            waits,
+            waits_s: self.waits_ns as f64 / 1e9,
             not_seen,
         }
     }
@@ -128,12 +146,67 @@ impl Drop for Profiler {
     }
 }
 
+/// One kind of sample: where it comes from and where it goes.
+enum Source {
+    Cpu(Box<(Events, Stacks)>),
+    Wait(Box<(Switches, Waits)>),
+}
+
+impl Source {
+    fn begin(&mut self, members: &[Members]) {
+        match self {
+            Source::Cpu(of) => of.0.enable(true),
+            Source::Wait(of) => {
+                let each = of.0.begin(members);
+                of.1.begin(each, clock::now_ns());
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match self {
+            Source::Cpu(of) => of.0.enable(false),
+            Source::Wait(of) => of.0.end(),
+        }
+    }
+
+    /// Fetches what there is; `is_over`: it is the last of a second, at whose end sampling was ended.
+    fn fetch(&mut self, members: &[Members], is_over: bool) {
+        match self {
+            Source::Cpu(of) => {
+                let (events, stacks) = &mut **of;
+                stacks.set_members(members);
+                events.follow(members);
+                events.fetch(|record| match record {
+                    Record::Sample { pid, chain } => stacks.add(pid, chain.iter(), Reason::Ran, 1),
+                    Record::Fork { pid, parent, .. } => stacks.forked(pid, parent),
+                    _ => {}
+                });
+            }
+            Source::Wait(of) => {
+                let (switches, waits) = &mut **of;
+                waits.stacks().set_members(members);
+                // What happens from now on is in some buffers, and not yet in others.
+                let now_ns = clock::now_ns();
+                switches.fetch(|record| waits.add(record));
+                waits.handle(now_ns);
+                if is_over || switches.has_too_many() {
+                    switches.end();
+                    waits.end(now_ns);
+                }
+                if is_over {
+                    switches.close();
+                }
+            }
+        }
+    }
+}
+
 /// The state of the thread that takes samples.
 struct Sampling {
     spec: ProfileSpec,
     clock: TrialClock,
     random: Random,
-    stacks: Stacks,
     windows: Vec<Window>,
     cpu: CpuClock,
 }
@@ -141,34 +214,37 @@ struct Sampling {
 impl Sampling {
     fn new(spec: ProfileSpec, clock: TrialClock) -> Sampling {
         let random = Random::new(clock.origin_ns);
-        Sampling {
-            spec,
-            clock,
-            random,
-            stacks: Stacks::default(),
-            windows: Vec::new(),
-            cpu: CpuClock::start(),
-        }
+        Sampling { spec, clock, random, windows: Vec::new(), cpu: CpuClock::start() }
     }
 
     fn run(mut self, members: &dyn Fn() -> Vec<Members>, stop: &Cancel) -> Samples {
         let wanted = self.wanted(members());
-        let mut events = match Events::open(self.spec.rate_per_s, &wanted) {
-            Ok(events) => events,
-            Err(why) => return Samples::nothing(why),
-        };
-        self.stacks.set_members(&wanted);
+        let mut not_seen = Vec::new();
+        let mut sources = Vec::new();
+        let rate_per_s = self.spec.rate_per_s;
+        if self.spec.on_cpu {
+            match Events::open(rate_per_s, &wanted) {
+                Ok(events) => sources.push(Source::Cpu(Box::new((events, Stacks::default())))),
+                Err(why) => not_seen.push(why),
+            }
+        }
+        if self.spec.on_wait {
+            match Switches::open(rate_per_s, Random::new(self.clock.origin_ns ^ 1)) {
+                Ok(switches) => sources.push(Source::Wait(Box::new((switches, Waits::default())))),
+                Err(why) => not_seen.push(format!("waits: {why}")),
+            }
+        }
         for pair in 0u64.. {
             let second = 2 * pair + self.random.below(2) as u64;
             let from_ns = self.clock.origin_ns + second * SECOND_NS;
-            if stop.wait_until(from_ns) {
+            if sources.is_empty() || stop.wait_until(from_ns) {
                 break;
             }
-            if self.window(&mut events, from_ns, members, stop) {
+            if self.window(&mut sources, from_ns, members, stop) {
                 break;
             }
         }
-        self.samples(&events)
+        self.samples(sources, not_seen)
     }
 
     /// The processes of components that are sampled: never those of loadlab and of the machine.
@@ -183,7 +259,7 @@ impl Sampling {
     /// Samples for a second. Returns whether it was stopped.
     fn window(
         &mut self,
-        events: &mut Events,
+        sources: &mut [Source],
         from_ns: u64,
         members: &dyn Fn() -> Vec<Members>,
         stop: &Cancel,
@@ -192,19 +268,18 @@ impl Sampling {
         if clock::now_ns() >= end_ns {
             return false;
         }
-        events.enable(true);
+        let wanted = self.wanted(members());
+        sources.iter_mut().for_each(|source| source.begin(&wanted));
         let began_ns = clock::now_ns();
         let is_stopped = loop {
             let next_ns = spread::off_line(self.clock, clock::now_ns() + FETCH_NS).min(end_ns);
             let is_stopped = stop.wait_until(next_ns);
             let is_over = is_stopped || clock::now_ns() >= end_ns;
             if is_over {
-                events.enable(false);
+                sources.iter_mut().for_each(Source::end);
             }
             let wanted = self.wanted(members());
-            self.stacks.set_members(&wanted);
-            events.follow(&wanted);
-            events.fetch(&mut self.stacks);
+            sources.iter_mut().for_each(|source| source.fetch(&wanted, is_over));
             if is_over {
                 break is_stopped;
             }
@@ -215,15 +290,25 @@ impl Sampling {
         is_stopped
     }
 
-    fn samples(self, events: &Events) -> Samples {
-        Samples {
-            spec: self.spec,
-            stacks: self.stacks,
-            windows: self.windows,
-            lost: events.lost(),
-            has_kernel: events.has_kernel(),
-            not_seen: events.not_seen(),
-            cpu_ns: self.cpu.spent_ns(),
+    fn samples(self, sources: Vec<Source>, mut not_seen: Vec<String>) -> Samples {
+        let (mut cpu, mut waits) = (Stacks::default(), Stacks::default());
+        let (mut lost, mut has_kernel, mut waits_ns) = (0, true, 0);
+        for source in sources {
+            match source {
+                Source::Cpu(of) => {
+                    lost += of.0.lost();
+                    has_kernel = of.0.has_kernel();
+                    not_seen.extend(of.0.not_seen());
+                    cpu = of.1;
+                }
+                Source::Wait(of) => {
+                    lost += of.0.lost();
+                    not_seen.extend(of.0.not_seen());
+                    (waits, waits_ns) = of.1.into_stacks();
+                }
+            }
         }
+        let (spec, windows, cpu_ns) = (self.spec, self.windows, self.cpu.spent_ns());
+        Samples { spec, cpu, waits, waits_ns, windows, lost, has_kernel, not_seen, cpu_ns }
     }
 }

@@ -1,8 +1,9 @@
 //! Addresses of processes and of the kernel → functions.
 
-use std::collections::HashMap;
-use std::fs;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use blazesym::Pid;
@@ -104,6 +105,56 @@ fn function(text: &str) -> Name {
     Name { text, is_function: true }
 }
 
+/// Callers that stacks lack: code without frame pointers, as in most distributions' C libraries, leaves its caller's frame
+/// as it is, and so the return address into that caller is not on the way. But the next one is, and the call before it says
+/// whom it called.
+pub(super) struct Calls {
+    maps: String,
+    memory: Option<File>,
+}
+
+impl Calls {
+    pub fn of_process(pid: u32) -> Calls {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        Calls { maps, memory: File::open(format!("/proc/{pid}/mem")).ok() }
+    }
+
+    /// Where the function begins that is missing between each inner address and the outer one it returns to at last. Only
+    /// where another file begins: within one, it cannot be told from a call that was inlined or replaced by a jump.
+    pub fn between(&self, pairs: &BTreeSet<(u64, u64)>) -> HashMap<(u64, u64), u64> {
+        let maps = Maps::read(&self.maps);
+        let Some(memory) = &self.memory else { return HashMap::new() };
+        let mut targets: HashMap<u64, Option<u64>> = HashMap::new();
+        let missing = |(inner, outer): &(u64, u64)| {
+            let target = *targets.entry(*outer).or_insert_with(|| called_before(memory, *outer));
+            let target = target?;
+            let file = |address: u64| maps.file(address);
+            let is_missing = file(target)? == file(*outer)? && file(target) != file(*inner);
+            is_missing.then_some(((*inner, *outer), target))
+        };
+        pairs.iter().filter_map(missing).collect()
+    }
+}
+
+/// Where the call leads that returns to this address, if it says so itself (x86-64).
+fn called_before(memory: &File, address: u64) -> Option<u64> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    const CALL: u8 = 0xe8;
+    const CALL_AT: [u8; 2] = [0xff, 0x15];
+    let mut code = [0; 6];
+    memory.read_exact_at(&mut code, address.checked_sub(6)?).ok()?;
+    let [first, second, distance @ ..] = code;
+    let target = address.checked_add_signed(i32::from_le_bytes(distance).into())?;
+    if [first, second] == CALL_AT {
+        let mut pointer = [0; 8];
+        memory.read_exact_at(&mut pointer, target).ok()?;
+        return Some(u64::from_le_bytes(pointer));
+    }
+    (second == CALL).then_some(target)
+}
+
 /// What is mapped into a process.
 struct Maps<'a>(Vec<(std::ops::Range<u64>, &'a str)>);
 
@@ -123,6 +174,12 @@ impl Maps<'_> {
             Some((range, path.map_or(line.len(), |(at, _)| at)))
         };
         Maps(text.lines().filter_map(|text| line(text).map(|(range, at)| (range, &text[at..]))).collect())
+    }
+
+    /// The path of the file that an address belongs to.
+    fn file(&self, address: u64) -> Option<&str> {
+        let (_, path) = self.0.iter().find(|(range, _)| range.contains(&address))?;
+        path.starts_with('/').then_some(path)
     }
 
     /// The file that an address belongs to, in brackets.
@@ -154,6 +211,29 @@ mod tests {
         );
         let modules = [0x1000, 0x1fff, 0x2000, 0x3abc, 0x4000].map(|address| maps.module(address));
         assert_eq!(modules, ["[my server]", "[my server]", "[made at run time]", "[vdso]", "[unknown]"]);
+    }
+
+    /// Calls back from another file, and says where it returns to.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_caller_of_code_without_frame_pointers_is_found_by_the_call_before() {
+        let own = called_before as *const () as u64;
+        let code = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let pid = std::process::id();
+        let calls = Calls::of_process(pid);
+        let maps = Maps::read(&calls.maps);
+        // Any call in this program's code: where it leads, and where it returns to.
+        let (range, path) = maps.0.iter().find(|(range, _)| range.contains(&own)).unwrap();
+        assert!(!code.is_empty() && maps.file(own) == Some(*path));
+        let memory = calls.memory.as_ref().unwrap();
+        let call = |at: &u64| {
+            called_before(memory, *at).filter(|target| range.contains(target)).map(|target| (*at, target))
+        };
+        let (outer, target) = (own..range.end).find_map(|at| call(&at)).unwrap();
+        let libc = libc::getpid as *const () as u64;
+        assert_ne!(maps.file(libc), maps.file(own), "the tests have a C library of their own");
+        let pairs = BTreeSet::from([(libc, outer), (own, outer)]);
+        assert_eq!(calls.between(&pairs), HashMap::from([((libc, outer), target)]));
     }
 
     #[test]

@@ -16,10 +16,20 @@ const TAIL: usize = 1032;
 /// The longest record: its size has 16 bits.
 const LONGEST: usize = 1 << 16;
 
+/// What is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What runs.
+    Cpu,
+    /// What begins to wait.
+    Wait,
+}
+
 /// The buffer of one core.
 #[derive(Debug)]
 pub(super) struct Ring {
     at: *mut u8,
+    kind: Kind,
     // Kept: the kernel writes to it for as long as this is open.
     event: OwnedFd,
     record: Vec<u8>,
@@ -35,6 +45,24 @@ pub(super) enum Record<'a> {
         /// Addresses as the kernel gives them, the innermost first, with its marks between.
         chain: Chain<'a>,
     },
+    /// A thread leaves its core.
+    Leave {
+        /// Which, of which process.
+        pid: u32,
+        tid: u32,
+        /// Nanoseconds on the monotonic clock.
+        at_ns: u64,
+        /// How many times this one stands for.
+        period: u64,
+        /// The first three arguments of the system call it is in.
+        arguments: [u64; 3],
+        /// As in a sample.
+        chain: Chain<'a>,
+    },
+    /// A thread has left its core though it could go on: it does not wait.
+    Preempted { tid: u32, at_ns: u64 },
+    /// A thread has a core again.
+    Return { tid: u32, at_ns: u64 },
     /// Samples did not fit.
     Lost(u64),
     /// A thread or process was created.
@@ -69,13 +97,13 @@ impl Ring {
     /// # Errors
     /// The kernel's limit on such memory (`kernel.perf_event_mlock_kb`).
     #[expect(unsafe_code, reason = "the buffer is shared with the kernel")]
-    pub fn of(event: OwnedFd) -> io::Result<Ring> {
+    pub fn of(event: OwnedFd, kind: Kind) -> io::Result<Ring> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let at = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), PAGE + DATA, access, MapFlags::SHARED, event.as_fd(), 0)
         }?;
-        Ok(Ring { at: at.cast(), event, record: Vec::new() })
+        Ok(Ring { at: at.cast(), kind, event, record: Vec::new() })
     }
 
     /// The event that it belongs to.
@@ -105,7 +133,7 @@ impl Ring {
             }
             record.resize(size, 0);
             self.copy(tail, &mut record);
-            if let Some(record) = Record::of(&record) {
+            if let Some(record) = Record::of(&record, self.kind) {
                 each(record);
             }
             tail += size as u64;
@@ -139,18 +167,42 @@ impl Drop for Ring {
 impl<'a> Record<'a> {
     /// A record (`struct perf_event_header` and what follows it); `None` if it does not matter, or is not what it should
     /// be.
-    fn of(bytes: &'a [u8]) -> Option<Record<'a>> {
+    fn of(bytes: &'a [u8], kind: Kind) -> Option<Record<'a>> {
         const LOST: u32 = 2;
         const FORK: u32 = 7;
         const SAMPLE: u32 = 9;
+        const SWITCH: u32 = 14;
+        /// Bits of a switch: it is one from a core, and of a thread that could go on.
+        const OUT: u16 = 1 << 13;
+        const PREEMPTED: u16 = 1 << 14;
         let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        // A length, and as many addresses: them, and where they end.
+        let chain = |at: usize| {
+            let length = usize::try_from(long(at)?).ok()?.checked_mul(8)?;
+            let end = length.checked_add(at + 8)?;
+            Some((Chain(bytes.get(at + 8..end)?), end))
+        };
         match word(0)? {
-            // pid, tid; length, addresses
+            // pid, tid; addresses
+            SAMPLE if kind == Kind::Cpu => Some(Record::Sample { pid: word(8)?, chain: chain(16)?.0 }),
+            // pid, tid; time; period; addresses; which registers there are (none: 0), their values
             SAMPLE => {
-                let length = usize::try_from(long(16)?).ok()?.checked_mul(8)?;
-                let chain = bytes.get(24..length.checked_add(24)?)?;
-                Some(Record::Sample { pid: word(8)?, chain: Chain(chain) })
+                let (chain, end) = chain(32)?;
+                let register = |place: usize| long(end + 8 + 8 * place).unwrap_or(u64::MAX);
+                let arguments =
+                    if long(end)? == 0 { [u64::MAX; 3] } else { in_order([0, 1, 2].map(register)) };
+                let (pid, tid, at_ns, period) = (word(8)?, word(12)?, long(16)?, long(24)?);
+                Some(Record::Leave { pid, tid, at_ns, period, arguments, chain })
+            }
+            // pid, tid; time
+            SWITCH => {
+                let (tid, at_ns) = (word(12)?, long(16)?);
+                match u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?) {
+                    bits if bits & OUT == 0 => Some(Record::Return { tid, at_ns }),
+                    bits if bits & PREEMPTED != 0 => Some(Record::Preempted { tid, at_ns }),
+                    _ => None,
+                }
             }
             // id, how many
             LOST => Some(Record::Lost(long(16)?)),
@@ -159,6 +211,14 @@ impl<'a> Record<'a> {
             _ => None,
         }
     }
+}
+
+/// Registers in the order of arguments: x86 numbers the third's before those of the second and the first.
+fn in_order(mut registers: [u64; 3]) -> [u64; 3] {
+    if cfg!(target_arch = "x86_64") {
+        registers.reverse();
+    }
+    registers
 }
 
 #[cfg(test)]
@@ -176,23 +236,53 @@ mod tests {
 
     #[test]
     fn records_are_read() {
+        let of = |bytes: &'static [u8]| Record::of(bytes, Kind::Cpu);
+        let leak = |bytes: Vec<u8>| -> &'static [u8] { bytes.leak() };
         let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let sample = record(9, &[both(7, 8), 2, 0x10, 0x20]);
-        let Some(Record::Sample { pid: 7, chain }) = Record::of(&sample) else { panic!("{sample:?}") };
+        let sample = leak(record(9, &[both(7, 8), 2, 0x10, 0x20]));
+        let Some(Record::Sample { pid: 7, chain }) = of(sample) else { panic!("{sample:?}") };
         assert_eq!(chain.iter().collect::<Vec<_>>(), [0x10, 0x20]);
-        assert_eq!(Record::of(&record(2, &[1, 5])), Some(Record::Lost(5)));
-        let fork = record(7, &[both(9, 7), both(10, 8), 0]);
-        assert_eq!(Record::of(&fork), Some(Record::Fork { pid: 9, parent: 7, tid: 10 }));
+        assert_eq!(of(leak(record(2, &[1, 5]))), Some(Record::Lost(5)));
+        let fork = leak(record(7, &[both(9, 7), both(10, 8), 0]));
+        assert_eq!(of(fork), Some(Record::Fork { pid: 9, parent: 7, tid: 10 }));
         // More addresses than there are, and another kind.
-        assert_eq!(Record::of(&record(9, &[0, 3, 0x10])), None);
-        assert_eq!(Record::of(&record(3, &[0, 0])), None);
+        assert_eq!(of(leak(record(9, &[0, 3, 0x10]))), None);
+        assert_eq!(of(leak(record(3, &[0, 0]))), None);
+    }
+
+    #[test]
+    fn records_of_threads_that_leave_their_cores_are_read() {
+        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let with = |bits: u16, mut bytes: Vec<u8>| {
+            bytes[4..6].copy_from_slice(&bits.to_ne_bytes());
+            bytes
+        };
+        let registers = in_order([3, 0x80, 2]);
+        let leave = record(9, &[both(7, 8), 99, 4, 1, 0x10, 2, registers[0], registers[1], registers[2]]);
+        let Some(Record::Leave { pid: 7, tid: 8, at_ns: 99, period: 4, arguments, chain }) =
+            Record::of(&leave, Kind::Wait)
+        else {
+            panic!("{leave:?}")
+        };
+        assert_eq!((arguments, chain.iter().collect::<Vec<_>>()), ([3, 0x80, 2], vec![0x10]));
+        // A thread of the kernel has no registers of its own.
+        let of_kernel = record(9, &[both(7, 8), 99, 4, 1, 0x10, 0]);
+        let Some(Record::Leave { arguments, .. }) = Record::of(&of_kernel, Kind::Wait) else { panic!() };
+        assert_eq!(arguments, [u64::MAX; 3]);
+        let switch = |bits| with(bits, record(14, &[both(7, 8), 99]));
+        assert_eq!(Record::of(&switch(0), Kind::Wait), Some(Record::Return { tid: 8, at_ns: 99 }));
+        assert_eq!(Record::of(&switch(3 << 13), Kind::Wait), Some(Record::Preempted { tid: 8, at_ns: 99 }));
+        assert_eq!(Record::of(&switch(1 << 13), Kind::Wait), None);
     }
 
     proptest! {
         #[test]
-        fn no_record_is_too_odd(kind in 0u32..12, words in proptest::collection::vec(any::<u64>(), 0..8)) {
-            if let Some(Record::Sample { chain, .. }) = Record::of(&record(kind, &words)) {
-                prop_assert!(chain.iter().count() < words.len());
+        fn no_record_is_too_odd(kind in 0u32..16, words in proptest::collection::vec(any::<u64>(), 0..12)) {
+            for of in [Kind::Cpu, Kind::Wait] {
+                let record = record(kind, &words);
+                if let Some(Record::Sample { chain, .. } | Record::Leave { chain, .. }) = Record::of(&record, of) {
+                    prop_assert!(chain.iter().count() < words.len());
+                }
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use loadlab_record::profile::{ComponentProfile, INCOMPLETE, Stack};
+use loadlab_record::profile::{ComponentProfile, INCOMPLETE, IdleWait, KERNEL, Stack};
 
 use super::super::evidence::Members;
-use super::names::{Name, Names};
+use super::names::{Calls, Name, Names};
 
 /// Different stacks that are kept; of further ones, the innermost function alone.
 const MOST_STACKS: usize = 40_000;
@@ -15,11 +15,25 @@ const MARKS: u64 = -4095i64 as u64;
 const OF_KERNEL: u64 = -128i64 as u64;
 const OF_USER: u64 = -512i64 as u64;
 
+/// What is known about a sample besides its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reason {
+    /// The thread ran.
+    Ran,
+    /// If it waits on a futex, that is a contended mutex.
+    Mutex,
+    /// If it receives, then on a connection that its process accepted.
+    Accepted,
+    /// It waits for something else.
+    Other,
+}
+
 /// A stack by its addresses, the innermost first: those of the kernel, then those of the process.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Addresses {
     component: usize,
     pid: u32,
+    reason: Reason,
     kernel: usize,
     all: Box<[u64]>,
 }
@@ -64,8 +78,17 @@ impl Stacks {
         }
     }
 
-    /// Counts a sample, if its process belongs to a component.
-    pub fn add(&mut self, pid: u32, chain: impl Iterator<Item = u64>) {
+    /// The innermost address of each stack, and its weight.
+    #[cfg(test)]
+    pub fn weights(&self) -> Vec<(u64, u64)> {
+        let first = |(stack, weight): (&Addresses, &u64)| (stack.all.first().copied().unwrap_or(0), *weight);
+        let mut all: Vec<(u64, u64)> = self.counts.iter().map(first).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Counts a sample with its weight, if its process belongs to a component.
+    pub fn add(&mut self, pid: u32, chain: impl Iterator<Item = u64>, reason: Reason, weight: u64) {
         let Some(&component) = self.of_process.get(&pid) else { return };
         self.read.clear();
         let (mut kernel, mut context) = (0, OF_USER);
@@ -79,13 +102,13 @@ impl Stacks {
                 self.read.push(address);
             }
         }
-        let mut key = Addresses { component, pid, kernel, all: self.read.as_slice().into() };
+        let mut key = Addresses { component, pid, reason, kernel, all: self.read.as_slice().into() };
         if self.counts.len() >= MOST_STACKS && !self.counts.contains_key(&key) {
             self.has_cut = true;
             self.read.truncate(1);
             key = Addresses { kernel: kernel.min(1), all: self.read.as_slice().into(), ..key };
         }
-        *self.counts.entry(key).or_default() += 1;
+        *self.counts.entry(key).or_default() += weight;
     }
 
     /// What was sampled, by component, in the plan's order. `wanted` are the names that were asked for.
@@ -96,21 +119,14 @@ impl Stacks {
         if self.has_cut {
             not_seen.push(format!("callers in stacks beyond the first {MOST_STACKS}"));
         }
-        let (mut of_processes, mut of_kernel) = (BTreeMap::<u32, BTreeSet<u64>>::new(), BTreeSet::new());
+        let (mut of_processes, mut of_kernel) = (BTreeMap::<u32, OfProcess>::new(), BTreeSet::new());
         for stack in self.counts.keys() {
             of_kernel.extend(stack.kernel_addresses());
-            of_processes.entry(stack.pid).or_default().extend(stack.user_addresses());
+            of_processes.entry(stack.pid).or_default().add(stack);
         }
         let names = Names::new();
         let of_kernel = names.of_kernel(&of_kernel.into_iter().collect::<Vec<_>>());
-        let of_processes: HashMap<u32, HashMap<u64, Name>> = of_processes
-            .into_iter()
-            .map(|(pid, addresses)| {
-                let addresses: Vec<u64> = addresses.into_iter().collect();
-                let found = names.of_process(pid, &addresses);
-                (pid, addresses.into_iter().zip(found).collect())
-            })
-            .collect();
+        of_processes.iter_mut().for_each(|(pid, of_process)| of_process.find(*pid, &names));
         let mut tables: Vec<Table> = self.components.iter().map(|name| Table::new(name)).collect();
         for (stack, samples) in &self.counts {
             let (Some(table), Some(own)) = (tables.get_mut(stack.component), of_processes.get(&stack.pid))
@@ -118,14 +134,53 @@ impl Stacks {
                 continue;
             };
             let kernel = stack.kernel_addresses().filter_map(|address| of_kernel.get(&address));
-            let user = stack.user_addresses().filter_map(|address| own.get(&address));
-            table.add(kernel.collect(), user.collect(), *samples);
+            table.add(kernel.collect(), own.stack(stack), stack.reason, *samples);
         }
         tables.into_iter().map(Table::profile).collect()
     }
 }
 
+/// The functions of a process.
+#[derive(Default)]
+struct OfProcess {
+    addresses: BTreeSet<u64>,
+    /// Addresses that follow one another in a stack, the second as it was recorded.
+    pairs: BTreeSet<(u64, u64)>,
+    names: HashMap<u64, Name>,
+    /// Functions that are missing between two.
+    between: HashMap<(u64, u64), u64>,
+}
+
+impl OfProcess {
+    fn add(&mut self, stack: &Addresses) {
+        self.addresses.extend(stack.user_addresses());
+        self.pairs.extend(stack.user_pairs());
+    }
+
+    fn find(&mut self, pid: u32, names: &Names) {
+        self.between = Calls::of_process(pid).between(&self.pairs);
+        self.addresses.extend(self.between.values());
+        let addresses: Vec<u64> = self.addresses.iter().copied().collect();
+        self.names = addresses.iter().copied().zip(names.of_process(pid, &addresses)).collect();
+    }
+
+    /// A stack's functions, the innermost first.
+    fn stack(&self, stack: &Addresses) -> Vec<&Name> {
+        let mut missing = stack.user_pairs().map(|pair| {
+            let target = self.between.get(&pair)?;
+            // What has no name is a jump to another file.
+            self.names.get(target).filter(|name| name.is_function)
+        });
+        let named = |address| [self.names.get(&address), missing.next().flatten()];
+        stack.user_addresses().flat_map(named).flatten().collect()
+    }
+}
+
 impl Addresses {
+    fn user_pairs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.all.get(self.kernel..).unwrap_or_default().windows(2).map(|pair| (pair[0], pair[1]))
+    }
+
     /// Those of the kernel, the innermost first. An address to return to is just behind its call, which may be the end of
     /// its function.
     fn kernel_addresses(&self) -> impl Iterator<Item = u64> {
@@ -146,12 +201,13 @@ struct Table {
     profile: ComponentProfile,
     places: HashMap<String, u32>,
     stacks: BTreeMap<Vec<u32>, u64>,
+    idle: BTreeMap<&'static str, u64>,
 }
 
 impl Table {
     fn new(component: &str) -> Table {
         let profile = ComponentProfile { component: component.to_owned(), ..ComponentProfile::default() };
-        Table { profile, places: HashMap::new(), stacks: BTreeMap::new() }
+        Table { profile, places: HashMap::new(), stacks: BTreeMap::new(), idle: BTreeMap::new() }
     }
 
     fn place(&mut self, name: &str) -> u32 {
@@ -164,7 +220,11 @@ impl Table {
         place
     }
 
-    fn add(&mut self, kernel: Vec<&Name>, user: Vec<&Name>, samples: u64) {
+    fn add(&mut self, kernel: Vec<&Name>, user: Vec<&Name>, reason: Reason, samples: u64) {
+        if let Some(why) = idle(&kernel, reason) {
+            *self.idle.entry(why).or_default() += samples;
+            return;
+        }
         self.profile.samples += samples;
         if kernel.first().or(user.first()).is_none_or(|innermost| !innermost.is_function) {
             self.profile.unnamed += samples;
@@ -175,7 +235,8 @@ impl Table {
             self.profile.incomplete += samples;
             frames.push(self.place(INCOMPLETE));
         }
-        for name in user.iter().rev().chain(kernel.iter().rev()) {
+        let is_shown = |name: &&&Name| reason == Reason::Ran || !is_of_waiting(name);
+        for name in user.iter().rev().chain(kernel.iter().rev().filter(is_shown)) {
             frames.push(self.place(&name.text));
         }
         *self.stacks.entry(frames).or_default() += samples;
@@ -185,7 +246,60 @@ impl Table {
         let mut stacks: Vec<Stack> =
             self.stacks.into_iter().map(|(frames, samples)| Stack { frames, samples }).collect();
         stacks.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.frames.cmp(&b.frames)));
-        ComponentProfile { stacks, ..self.profile }
+        let idle = |(why, samples): (&str, u64)| IdleWait { why: why.to_owned(), samples };
+        ComponentProfile { stacks, idle: self.idle.into_iter().map(idle).collect(), ..self.profile }
+    }
+}
+
+/// Functions that all threads that wait are in: how a system call begins, and how a thread leaves its core.
+fn is_of_waiting(name: &Name) -> bool {
+    const EXACT: [&str; 4] = ["do_syscall_64", "x64_sys_call", "el0_svc", "invoke_syscall"];
+    const BEGINNINGS: [&str; 6] =
+        ["__schedule", "schedule", "io_schedule", "entry_SYSCALL", "el0_svc_", "el0t_64_"];
+    let text = name.text.strip_suffix(KERNEL).unwrap_or_default();
+    EXACT.contains(&text) || BEGINNINGS.iter().any(|begin| text.starts_with(begin))
+}
+
+/// What a thread without work waits for: work, which is no wait of any request. `None`: a request may wait with it.
+fn idle(kernel: &[&Name], reason: Reason) -> Option<&'static str> {
+    if reason == Reason::Ran {
+        return None;
+    }
+    let is_in = |functions: &[&str]| {
+        let plain =
+            |name: &Name| name.text.strip_suffix(KERNEL).is_some_and(|text| functions.contains(&text));
+        kernel.iter().any(|name| plain(name))
+    };
+    const RECEIVES: &[&str] = &[
+        "tcp_recvmsg",
+        "inet_recvmsg",
+        "inet6_recvmsg",
+        "unix_stream_recvmsg",
+        "unix_stream_read_generic",
+        "unix_seqpacket_recvmsg",
+    ];
+    const EVENTS: &[&str] =
+        &["ep_poll", "do_epoll_wait", "do_sys_poll", "do_poll", "do_select", "core_sys_select"];
+    const URING: &[&str] = &["io_cqring_wait", "__do_sys_io_uring_enter", "__se_sys_io_uring_enter"];
+    const ACCEPTS: &[&str] = &["inet_csk_accept", "unix_accept"];
+    const FUTEXES: &[&str] = &["futex_wait", "__futex_wait", "futex_wait_queue", "futex_wait_queue_me"];
+    const OTHERS: &[&str] = &[
+        "pipe_read",
+        "anon_pipe_read",
+        "fifo_pipe_read",
+        "eventfd_read",
+        "do_sigtimedwait",
+        "sigsuspend",
+        "do_wait",
+    ];
+    match reason {
+        _ if is_in(EVENTS) || is_in(URING) => Some("events (epoll, poll, io_uring)"),
+        _ if is_in(ACCEPTS) => Some("connections (accept)"),
+        Reason::Accepted if is_in(RECEIVES) => Some("the next request on a connection"),
+        Reason::Mutex => None,
+        _ if is_in(FUTEXES) => Some("condition variables and semaphores"),
+        _ if is_in(OTHERS) => Some("pipes, signals and other processes"),
+        _ => None,
     }
 }
 
@@ -229,13 +343,15 @@ mod tests {
         let mut stacks = Stacks::default();
         stacks.set_members(&[Members { component: "api".into(), pids: vec![7] }]);
         let chain = [OF_KERNEL, 0xf1, 0xf2, OF_USER, 0x11, 0x12];
-        stacks.add(7, chain.into_iter());
-        stacks.add(7, chain.into_iter());
-        stacks.add(9, chain.into_iter());
+        let mut add = |pid, chain: &[u64]| stacks.add(pid, chain.iter().copied(), Reason::Ran, 1);
+        add(7, &chain);
+        add(7, &chain);
+        add(9, &chain);
         stacks.forked(9, 7);
-        stacks.add(9, chain.into_iter());
+        let mut add = |pid, chain: &[u64]| stacks.add(pid, chain.iter().copied(), Reason::Ran, 1);
+        add(9, &chain);
         // What runs above a hypervisor is neither's.
-        stacks.add(7, [-32i64 as u64, 0x99].into_iter());
+        add(7, &[-32i64 as u64, 0x99]);
         let mut seen: Vec<(u32, Vec<u64>, Vec<u64>, u64)> = stacks
             .counts
             .iter()
@@ -253,15 +369,19 @@ mod tests {
     fn of_too_many_stacks_the_innermost_function_is_counted() {
         let mut stacks = Stacks::default();
         stacks.set_members(&[Members { component: "api".into(), pids: vec![7] }]);
-        let add = |stacks: &mut Stacks, caller: u64| stacks.add(7, [OF_USER, 0x11, caller].into_iter());
+        let add = |stacks: &mut Stacks, caller: u64| {
+            stacks.add(7, [OF_USER, 0x11, caller].into_iter(), Reason::Ran, 1);
+        };
         let most = MOST_STACKS as u64;
         (0..most).for_each(|caller| add(&mut stacks, caller));
         // One that is known, and two that are not.
         [5, most, most + 1].into_iter().for_each(|caller| add(&mut stacks, caller));
         assert_eq!(stacks.counts.values().sum::<u64>(), most + 3, "every sample counts");
         assert_eq!((stacks.counts.len(), stacks.has_cut), (MOST_STACKS + 1, true));
-        let of =
-            |all: &[u64]| stacks.counts.get(&Addresses { component: 0, pid: 7, kernel: 0, all: all.into() });
+        let of = |all: &[u64]| {
+            let reason = Reason::Ran;
+            stacks.counts.get(&Addresses { component: 0, pid: 7, reason, kernel: 0, all: all.into() })
+        };
         assert_eq!((of(&[0x11, 5]), of(&[0x11])), (Some(&2), Some(&2)));
     }
 
@@ -269,9 +389,9 @@ mod tests {
     fn stacks_without_their_beginning_are_marked() {
         let mut table = Table::new("api");
         let [start, serve, odd, read] = ["_start", "serve", "[libfoo.so]", "read [kernel]"].map(name);
-        table.add(vec![&read], vec![&serve, &start], 3);
-        table.add(vec![], vec![&odd, &serve], 2);
-        table.add(vec![&read], vec![], 1);
+        table.add(vec![&read], vec![&serve, &start], Reason::Ran, 3);
+        table.add(vec![], vec![&odd, &serve], Reason::Ran, 2);
+        table.add(vec![&read], vec![], Reason::Ran, 1);
         let profile = table.profile();
         assert_eq!((profile.samples, profile.incomplete, profile.unnamed), (6, 2, 2));
         let named = |stack: &Stack| profile.named(stack).collect::<Vec<_>>().join(";");
@@ -283,5 +403,39 @@ mod tests {
                 ("read [kernel]".to_owned(), 1)
             ]
         );
+    }
+
+    #[test]
+    fn what_all_waits_have_in_common_is_not_shown() {
+        let mut table = Table::new("api");
+        let kernel =
+            ["__schedule [kernel]", "schedule [kernel]", "futex_wait [kernel]", "do_syscall_64 [kernel]"];
+        let [kernel, user] = [kernel.map(name).to_vec(), vec![name("lock"), name("main")]];
+        table.add(kernel.iter().collect(), user.iter().collect(), Reason::Mutex, 7);
+        table.add(kernel.iter().collect(), user.iter().collect(), Reason::Other, 5);
+        let profile = table.profile();
+        let named: Vec<_> =
+            profile.stacks.iter().map(|s| profile.named(s).collect::<Vec<_>>().join(";")).collect();
+        assert_eq!((profile.samples, named), (7, vec!["main;lock;futex_wait [kernel]".to_owned()]));
+        let idle = IdleWait { why: "condition variables and semaphores".into(), samples: 5 };
+        assert_eq!(profile.idle, [idle]);
+    }
+
+    #[test]
+    fn waits_for_work_are_left_out() {
+        let check = |function: &str, reason, expect: Option<&str>| {
+            let name = name(&format!("{function} [kernel]"));
+            assert_eq!(idle(&[&name], reason), expect, "{function}, {reason:?}");
+        };
+        check("ep_poll", Reason::Other, Some("events (epoll, poll, io_uring)"));
+        check("inet_csk_accept", Reason::Other, Some("connections (accept)"));
+        check("tcp_recvmsg", Reason::Accepted, Some("the next request on a connection"));
+        check("tcp_recvmsg", Reason::Other, None);
+        check("futex_wait", Reason::Other, Some("condition variables and semaphores"));
+        check("futex_wait", Reason::Mutex, None);
+        check("pipe_read", Reason::Other, Some("pipes, signals and other processes"));
+        check("io_schedule", Reason::Other, None);
+        check("hrtimer_nanosleep", Reason::Other, None);
+        check("ep_poll", Reason::Ran, None);
     }
 }

@@ -1,0 +1,326 @@
+//! How long threads wait, and with which stacks: from when a thread leaves its core to when it has one again.
+//!
+//! The kernel's records say neither what a thread waits for nor whether anybody waits for it. Its system call does: a
+//! thread that receives on a connection that its process accepted waits for the next request, and one that receives on a
+//! connection that it made waits for an answer. Likewise, a futex that is a contended mutex has a value of its own, while
+//! workers without work wait on condition variables.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::super::evidence::sockets::{Socket, SocketTable, Subset};
+use super::ring::Record;
+use super::stacks::{Reason, Stacks};
+
+/// Files looked up in one second: the rest count as unknown.
+const MOST_LOOKUPS: u32 = 4_096;
+
+/// Waits of components' threads.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    stacks: Stacks,
+    sides: Sides,
+    /// What was read and not handled yet: a core's buffer may show that a thread returned before that of another shows
+    /// that it left.
+    moves: Vec<Move>,
+    /// Threads that have left their cores.
+    away: HashMap<u32, Away>,
+    /// How many threads each one that is sampled stands for.
+    each: f64,
+    /// Since when waits are sampled; `None` between seconds.
+    since_ns: Option<u64>,
+    /// For how long they were.
+    sampled_ns: u64,
+}
+
+#[derive(Debug)]
+struct Move {
+    at_ns: u64,
+    tid: u32,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Leave { pid: u32, period: u64, arguments: [u64; 3], chain: Box<[u64]> },
+    Preempted,
+    Return,
+}
+
+#[derive(Debug)]
+struct Away {
+    since_ns: u64,
+    pid: u32,
+    period: u64,
+    reason: Reason,
+    chain: Box<[u64]>,
+}
+
+impl Waits {
+    pub fn stacks(&mut self) -> &mut Stacks {
+        &mut self.stacks
+    }
+
+    /// A second begins, in which each sampled thread stands for so many.
+    pub fn begin(&mut self, each: f64, at_ns: u64) {
+        self.each = each;
+        self.since_ns = Some(at_ns);
+        self.sides.forget();
+    }
+
+    /// Takes a record. Those that come when the second is over do not count.
+    pub fn add(&mut self, record: Record<'_>) {
+        if self.since_ns.is_none() {
+            return;
+        }
+        match record {
+            Record::Leave { pid, tid, at_ns, period, arguments, chain } => {
+                let chain = chain.iter().collect();
+                self.moves.push(Move { at_ns, tid, what: What::Leave { pid, period, arguments, chain } });
+            }
+            Record::Preempted { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Preempted }),
+            Record::Return { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Return }),
+            Record::Fork { pid, parent, .. } => self.stacks.forked(pid, parent),
+            // Who has returned meanwhile is not known: waits would seem too long.
+            Record::Lost(_) => {
+                self.moves.clear();
+                self.away.clear();
+            }
+            Record::Sample { .. } => {}
+        }
+    }
+
+    /// Handles what happened up to this time, in order.
+    pub fn handle(&mut self, until_ns: u64) {
+        // What leaves a core comes to one after it: records of the same moment keep their order.
+        self.moves.sort_by_key(|one| one.at_ns);
+        let end = self.moves.partition_point(|one| one.at_ns <= until_ns);
+        let later = self.moves.split_off(end);
+        for one in std::mem::replace(&mut self.moves, later) {
+            match one.what {
+                What::Leave { pid, period, arguments, chain } => {
+                    let reason = self.reason(pid, arguments);
+                    self.away.insert(one.tid, Away { since_ns: one.at_ns, pid, period, reason, chain });
+                }
+                What::Preempted => drop(self.away.remove(&one.tid)),
+                What::Return => {
+                    if let Some(away) = self.away.remove(&one.tid) {
+                        self.count(&away, one.at_ns);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The second is over, or so much of it as is sampled. What still waits has waited until now.
+    pub fn end(&mut self, at_ns: u64) {
+        self.handle(at_ns);
+        self.sampled_ns += self.since_ns.take().map_or(0, |since_ns| at_ns.saturating_sub(since_ns));
+        self.moves.clear();
+        for (_, away) in std::mem::take(&mut self.away) {
+            self.count(&away, at_ns);
+        }
+    }
+
+    fn count(&mut self, away: &Away, until_ns: u64) {
+        let ns = until_ns.saturating_sub(away.since_ns) as f64;
+        let us = ns / 1e3 * away.period.max(1) as f64 * self.each;
+        self.stacks.add(away.pid, away.chain.iter().copied(), away.reason, us.round() as u64);
+    }
+
+    fn reason(&mut self, pid: u32, arguments: [u64; 3]) -> Reason {
+        let [first, operation, value] = arguments;
+        if is_contended_mutex(operation, value) {
+            return Reason::Mutex;
+        }
+        let file = u32::try_from(first).ok().filter(|file| *file < 1 << 20);
+        match file.and_then(|file| self.sides.is_accepted(pid, file)) {
+            Some(true) => Reason::Accepted,
+            _ => Reason::Other,
+        }
+    }
+
+    /// What was counted, and for how long, nanoseconds.
+    pub fn into_stacks(self) -> (Stacks, u64) {
+        (self.stacks, self.sampled_ns)
+    }
+}
+
+/// Whether a `futex(2)` with this operation and expected value is that of a mutex: glibc, Go's runtime and Rust's standard
+/// library have 2 for one that others wait for; musl, and mutexes with priority inheritance, the owner's number and the
+/// highest bit. -1 is a thread of Rust's that is parked.
+fn is_contended_mutex(operation: u64, value: u64) -> bool {
+    const WAIT: u64 = 0;
+    const WAIT_BITSET: u64 = 9;
+    const LOCK_PI: [u64; 2] = [6, 13];
+    /// `FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME`
+    const FLAGS: u64 = 128 | 256;
+    let (operation, value) = (operation & !FLAGS, value as u32);
+    match operation {
+        WAIT | WAIT_BITSET => value == 2 || (value > 1 << 31 && value != u32::MAX),
+        _ => LOCK_PI.contains(&operation),
+    }
+}
+
+/// Which connections processes accepted, and which they made.
+#[derive(Debug, Default)]
+struct Sides {
+    files: HashMap<(u32, u32), Option<bool>>,
+    lookups: u32,
+    tables: HashMap<u64, Option<SocketTable>>,
+    /// By inode; of one second, like files.
+    sockets: HashMap<u32, bool>,
+    /// Namespaces that were read since a wait was handled for the first time in this second.
+    read: HashSet<(u64, u32)>,
+}
+
+impl Sides {
+    fn forget(&mut self) {
+        self.files.clear();
+        self.sockets.clear();
+        self.read.clear();
+        self.lookups = 0;
+    }
+
+    /// `None`: it is no socket, or an unknown one.
+    fn is_accepted(&mut self, pid: u32, file: u32) -> Option<bool> {
+        /// A table is read at most so often in a second.
+        const MOST_READINGS: u32 = 4;
+        if let Some(known) = self.files.get(&(pid, file)) {
+            return *known;
+        }
+        if self.lookups >= MOST_LOOKUPS {
+            return None;
+        }
+        self.lookups += 1;
+        let mut found = None;
+        if let Some(inode) = socket_of(pid, file) {
+            for reading in 0..MOST_READINGS {
+                found = self.sockets.get(&inode).copied();
+                if found.is_some() || !self.read_table(pid, reading) {
+                    break;
+                }
+            }
+        }
+        self.files.insert((pid, file), found);
+        found
+    }
+
+    /// Reads the table of a process's namespace. Returns whether anything was read.
+    fn read_table(&mut self, pid: u32, reading: u32) -> bool {
+        let Ok(namespace) = fs::metadata(format!("/proc/{pid}/ns/net")).map(|found| found.ino()) else {
+            return false;
+        };
+        if !self.read.insert((namespace, reading)) {
+            return true;
+        }
+        let table = self.tables.entry(namespace).or_insert_with(|| SocketTable::of_process(pid).ok());
+        let Some(table) = table else { return false };
+        let (mut found, mut of_unix) = (Vec::<Socket>::new(), Vec::new());
+        let is_read = table.read(&mut Subset::default(), &mut found).is_ok();
+        let is_unix_read = table.read_unix(&mut of_unix).is_ok();
+        let ports: HashSet<u16> = found.iter().filter(|s| s.is_listener).map(|s| s.local.port()).collect();
+        let connections = found.iter().filter(|socket| !socket.is_listener);
+        self.sockets.extend(connections.map(|socket| (socket.inode, ports.contains(&socket.local.port()))));
+        // An accepted one has the path of its listener.
+        let of_unix = of_unix.iter().filter(|socket| !socket.is_listener);
+        self.sockets.extend(of_unix.map(|socket| (socket.inode, !socket.address.is_empty())));
+        is_read || is_unix_read
+    }
+}
+
+fn socket_of(pid: u32, file: u32) -> Option<u32> {
+    let target = fs::read_link(format!("/proc/{pid}/fd/{file}")).ok()?;
+    target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    use super::super::super::evidence::Members;
+    use super::*;
+
+    fn waits() -> Waits {
+        let mut waits = Waits::default();
+        waits.begin(2.0, 1_000_000);
+        waits.stacks().set_members(&[Members { component: "api".into(), pids: vec![7] }]);
+        waits
+    }
+
+    fn leave(waits: &mut Waits, tid: u32, at_ns: u64, period: u64, chain: &[u64]) {
+        let what = What::Leave { pid: 7, period, arguments: [u64::MAX; 3], chain: chain.into() };
+        waits.moves.push(Move { at_ns, tid, what });
+    }
+
+    fn come(waits: &mut Waits, tid: u32, at_ns: u64) {
+        waits.add(Record::Return { tid, at_ns });
+    }
+
+    #[test]
+    fn a_wait_is_from_leaving_a_core_to_having_one_again() {
+        let mut waits = waits();
+        // Its return was read before its leaving; the second one is preempted, and the third still away at the end.
+        come(&mut waits, 1, 5_000_000);
+        leave(&mut waits, 1, 2_000_000, 1, &[0x11]);
+        leave(&mut waits, 2, 1_000_000, 1, &[0x22]);
+        waits.add(Record::Preempted { tid: 2, at_ns: 1_000_000 });
+        come(&mut waits, 2, 9_000_000);
+        leave(&mut waits, 3, 6_000_000, 10, &[0x33]);
+        waits.handle(8_000_000);
+        // Not handled yet, for its buffer may not have been read that far.
+        assert_eq!(waits.moves.len(), 1);
+        waits.end(10_000_000);
+        assert_eq!(waits.stacks.weights(), [(0x11, 6_000), (0x33, 80_000)]);
+        // A second that ended early: nothing more is counted in it.
+        come(&mut waits, 3, 11_000_000);
+        waits.end(12_000_000);
+        let (stacks, sampled_ns) = waits.into_stacks();
+        assert_eq!((stacks.weights().len(), sampled_ns), (2, 9_000_000));
+    }
+
+    #[test]
+    fn after_a_loss_no_wait_is_longer_than_it_was() {
+        let mut waits = waits();
+        leave(&mut waits, 1, 1_000_000, 1, &[0x11]);
+        waits.handle(2_000_000);
+        waits.add(Record::Lost(1));
+        come(&mut waits, 1, 9_000_000);
+        waits.end(10_000_000);
+        assert_eq!(waits.stacks.weights(), []);
+    }
+
+    #[test]
+    fn a_mutex_is_known_by_its_value() {
+        let is = is_contended_mutex;
+        assert!(is(0x80, 2) && is(0x89, 2) && is(0x80, 0x8000_0007) && is(0x86, 0));
+        // A condition variable of glibc, a parked thread of Rust, and what is no futex.
+        assert!(!is(0x189, 0) && !is(0x189, 4) && !is(0x89, 0xffff_ffff) && !is(u64::MAX, u64::MAX));
+        assert!(!is(0x81, 2), "waking waits for nothing");
+    }
+
+    #[test]
+    fn who_accepted_a_connection_is_known() {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let asker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let mut sides = Sides::default();
+        let mut is = |file: &dyn AsRawFd| sides.is_accepted(std::process::id(), file.as_raw_fd() as u32);
+        assert_eq!((is(&accepted), is(&asker)), (Some(true), Some(false)));
+        assert_eq!((is(&here), is(&there), is(&file)), (Some(false), Some(false), None));
+        drop((asker, accepted));
+        // Another connection has the number now; it is looked up again in the next second.
+        sides.forget();
+        let asker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(sides.is_accepted(std::process::id(), asker.as_raw_fd() as u32), Some(false));
+        drop(asker.take_error());
+        let (mut accepted, _) = listener.accept().unwrap();
+        drop(asker);
+        assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
+    }
+}
