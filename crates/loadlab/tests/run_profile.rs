@@ -22,7 +22,7 @@ fn profile_of(lab: &Lab) -> Value {
 #[test]
 fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     let lab = Lab::new();
-    lab.run(&plan("profile: { components: [web], rate: 499 }\n"), &["--quiet"]);
+    lab.run(&plan("profile: { components: [web], rate: 499, on: both }\n"), &["--quiet"]);
     let ran = lab.loadlab(&["report", &lab.run_name(), "--format", "json"]);
     let json: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}\n{}", ran.out, ran.err));
     let profile = profile_of(&lab);
@@ -46,7 +46,21 @@ fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     assert_eq!(folded.lines().filter_map(last).sum::<u64>(), samples, "{folded}");
     assert!(folded.lines().all(|line| line.starts_with("web;")), "{folded}");
 
+    let dir = lab.record().dir.join("cases/default/1");
+    for file in ["profile.pb.gz", "waits.pb.gz"] {
+        let packed = std::fs::read(dir.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(packed.starts_with(&[0x1f, 0x8b]), "{file} is not gzip");
+    }
+    let waits = &profile["waits"][0];
+    let waited_us: u64 = waits["idle"].as_array().expect("idle waits").iter().map(counted).sum();
+    // A server with two users waits for their next requests, or for events, whenever it does not work.
+    assert!(waits["component"] == "web" && waited_us > 0, "{waits:#}");
+    let folded = std::fs::read_to_string(dir.join("waits.folded")).expect("folded waits");
+    assert_eq!(folded.lines().filter_map(last).sum::<u64>(), counted(waits), "{folded}");
+    assert!(profile["waits_s"].as_f64().is_some_and(|s| s > 0.0), "{profile:#}");
+
     let of = &json["cases"][0]["profile"];
+    assert!(of["waits"][0]["component"] == "web" && of["waits_s"] == profile["waits_s"], "{of:#}");
     assert_eq!(counted(&of["components"][0]), samples, "{of:#}");
     let functions = of["components"][0]["functions"].as_array().expect("functions");
     let own = |function: &Value| function["own"].as_u64().expect("own");
@@ -59,6 +73,21 @@ fn stacks_are_in_the_record_and_in_every_form_of_the_report() {
     );
     let page = lab.read(&format!("{}/report.html", lab.run_name()));
     assert!(page.contains("class=\"flame\"") && page.contains("CPU time of web by function"), "{name}");
+}
+
+#[test]
+fn two_runs_are_compared_by_function() {
+    let lab = Lab::new();
+    lab.run(&plan("profile: { on: both }\n"), &["--quiet"]);
+    let first = lab.run_name();
+    let ran = lab.loadlab(&["compare", &first, &first, "--format", "html"]);
+    assert!(
+        ran.out.contains("id=\"comparison-1-flame-web\"") && ran.out.contains("\"compared\":true"),
+        "{}",
+        ran.err
+    );
+    let ran = lab.loadlab(&["compare", &first, &first]);
+    assert!(ran.out.contains("CPU time of web by function, against"), "{}", ran.out);
 }
 
 #[test]

@@ -240,7 +240,9 @@ fn changed(of: Of, now: &ComponentProfile, before: &ComponentProfile, name: &str
     let mut rows: Vec<(&String, f64, f64)> =
         names.into_iter().map(|name| (name, share(&of_before, name), share(&of_now, name))).collect();
     rows.retain(|(_, before, now)| before != now);
-    rows.sort_by(|a, b| (b.2 - b.1).abs().total_cmp(&(a.2 - a.1).abs()).then_with(|| a.0.cmp(b.0)));
+    // To the tenth of a percentage point that is shown.
+    let change = |(_, before, now): &(&String, f64, f64)| ((now - before).abs() * 1_000.0).round() as u64;
+    rows.sort_by(|a, b| change(b).cmp(&change(a)).then_with(|| a.0.cmp(b.0)));
     let row = |(name, before, now): (&String, f64, f64)| {
         let sign = if now > before { "+" } else { "−" };
         let points = figures::number(figures::round((now - before).abs() * 100.0, 1));
@@ -371,9 +373,9 @@ mod tests {
             .iter()
             .map(|row| row.iter().map(|cell| cell.text.clone()).collect())
             .collect();
-        assert_eq!(rows[0], ["new", "0 %", "40 %", "+40"]);
-        assert_eq!(rows[1], ["gone", "20 %", "0 %", "−20"]);
-        assert_eq!(rows[2], ["parse", "80 %", "60 %", "−20"]);
+        assert_eq!(rows[0], ["new", "0 %", "40.0 %", "+40"]);
+        assert_eq!(rows[1], ["gone", "20.0 %", "0 %", "−20"]);
+        assert_eq!(rows[2], ["parse", "80.0 %", "60.0 %", "−20"]);
         assert_eq!(rows.len(), 3);
     }
 

@@ -231,7 +231,7 @@ impl Table {
         }
         let mut frames = Vec::with_capacity(kernel.len() + user.len() + 1);
         // A thread of the kernel, or one whose own stack was not read, has no outermost function to look for.
-        if user.last().is_some_and(|outermost| !begins(outermost)) {
+        if !user.is_empty() && !is_complete(&user) {
             self.profile.incomplete += samples;
             frames.push(self.place(INCOMPLETE));
         }
@@ -303,7 +303,19 @@ fn idle(kernel: &[&Name], reason: Reason) -> Option<&'static str> {
     }
 }
 
-/// Whether a thread begins with this function: then its stack is complete.
+/// Whether a stack, the innermost first, reaches where its thread begins: with a function that threads begin with, or in
+/// a C library without symbols whose callee has a frame. Were there callers beyond, the frame would lead to them.
+fn is_complete(user: &[&Name]) -> bool {
+    let is_c_library =
+        |name: &Name| ["[libc.so", "[libc-", "[ld-musl"].iter().any(|file| name.text.starts_with(file));
+    match user {
+        [.., inner, outermost] => begins(outermost) || (inner.is_function && is_c_library(outermost)),
+        [only] => begins(only),
+        [] => false,
+    }
+}
+
+/// Whether a thread begins with this function.
 fn begins(name: &Name) -> bool {
     const EXACT: [&str; 10] = [
         "_start",
@@ -392,6 +404,8 @@ mod tests {
         table.add(vec![&read], vec![&serve, &start], Reason::Ran, 3);
         table.add(vec![], vec![&odd, &serve], Reason::Ran, 2);
         table.add(vec![&read], vec![], Reason::Ran, 1);
+        let libc = name("[libc.so.6]");
+        assert!(is_complete(&[&serve, &libc]) && !is_complete(&[&libc]) && !is_complete(&[&odd, &libc]));
         let profile = table.profile();
         assert_eq!((profile.samples, profile.incomplete, profile.unnamed), (6, 2, 2));
         let named = |stack: &Stack| profile.named(stack).collect::<Vec<_>>().join(";");
