@@ -45,7 +45,7 @@ const MOST_LOADS: u64 = 4;
 const MEASURED_S: u64 = 6;
 /// How long stacks of what binds are sampled, and from which budget on there is time for it.
 const PROFILED_S: u64 = 8;
-const PROFILED_FROM_S: u64 = 60;
+const PROFILED_FROM_S: u64 = 120;
 /// The share of the budget that goes to tightening, if something can be raised.
 const LESS_SHARE: f64 = 0.6;
 const SECOND_NS: u64 = 1_000_000_000;
