@@ -27,10 +27,6 @@ const FLAGS: [&str; 6] = [
     "-Clink-arg=--strip-all",
 ];
 
-/// AES-GCM is written once more for processors with 512-bit registers, which takes 0.7 MB. Without it TLS uses the code for
-/// AES-NI, which is faster than a system under load answers.
-const WITHOUT_AVX512: &str = "-DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1";
-
 /// [`FLAGS`]; and places in libraries' source files without this machine's folders, which are nobody's business and take
 /// 40 KB.
 fn flags() -> Vec<String> {
@@ -108,7 +104,7 @@ pub fn program_for(arch: Arch, profile: &str, install: bool) -> Result<PathBuf> 
     build.env(format!("CC_{name}"), &tools.cc).env(format!("AR_{name}"), &tools.ar);
     // What matters in aws-lc is assembly. Cargo's own `opt-level = "s"` would take a part of that away as well (AES-GCM with
     // AVX-512: large https responses then cost 20 % more CPU).
-    build.env(format!("CFLAGS_{name}"), format!("-Os {WITHOUT_AVX512}"));
+    build.env(format!("CFLAGS_{name}"), "-Os");
     let upper = name.to_uppercase();
     build.env(format!("CARGO_TARGET_{upper}_LINKER"), "rust-lld");
     build.env(format!("CARGO_TARGET_{upper}_RUSTFLAGS"), flags().join(" "));
