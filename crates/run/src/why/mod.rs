@@ -257,11 +257,14 @@ impl Proof<'_> {
         let (Some(component), length_s @ 1..) = (component, self.profiled_s()) else { return };
         let mut case = as_load(self.base, FUNCTIONS, length_s);
         case.profile = Some(ProfileSpec { on_wait: true, ..ProfileSpec::of(vec![component]) });
-        let trouble = self.trouble.clone();
+        // What was proven stays so, whatever becomes of this load.
+        let (trouble, exits) = (self.trouble.clone(), self.exits.len());
         match self.load(record, site, case, &[]) {
             Some(_) => self.facts.profiled = Some(FUNCTIONS.to_owned()),
-            // What was proven stays so.
             None => self.trouble = trouble,
+        }
+        if !self.cancel.is_cancelled() {
+            self.exits.truncate(exits);
         }
     }
 

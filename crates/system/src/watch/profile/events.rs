@@ -13,6 +13,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::super::evidence::Members;
 use super::ring::{Kind, Record, Ring};
 
+/// Up to this `kernel.perf_event_paranoid` everybody may sample processes of their own, without what the kernel does for them.
+const PARANOID: u32 = 2;
 /// The largest number of events, if each thread needs its own: they are open files.
 const MOST_EVENTS: usize = 2_048;
 
@@ -59,7 +61,7 @@ impl Events {
             Err(error) => error,
         };
         if !matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) {
-            return Err(refused(&error));
+            return Err(refused(&error, PARANOID));
         }
         for has_kernel in [true, false] {
             let threads = Some(Threads::default());
@@ -69,7 +71,7 @@ impl Events {
                 return Ok(events);
             }
         }
-        Err(refused(&error))
+        Err(refused(&error, PARANOID))
     }
 
     /// Functions of the kernel are sampled, too.
@@ -135,7 +137,7 @@ impl Events {
                     }
                     // It has ended.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
-                    Err(error) => return Err(refused(&error)),
+                    Err(error) => return Err(refused(&error, PARANOID)),
                 }
             }
         }
@@ -190,13 +192,13 @@ pub(super) fn share_ring(
     }
 }
 
-/// Why the kernel does not sample.
-pub(super) fn refused(error: &io::Error) -> String {
+/// Why the kernel does not sample. Up to `most` as `kernel.perf_event_paranoid` it would sample one's own processes.
+pub(super) fn refused(error: &io::Error, most: u32) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
             format!(
-                "the kernel does not allow samples (kernel.perf_event_paranoid is {}): root or CAP_PERFMON is needed, or 2 or \
+                "the kernel does not allow samples (kernel.perf_event_paranoid is {}): root or CAP_PERFMON is needed, or {most} or \
                  less for processes of one's own",
                 paranoid.trim()
             )

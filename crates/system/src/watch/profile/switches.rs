@@ -16,6 +16,8 @@ use super::super::evidence::random::Random;
 use super::events::{ANY_CORE, Attributes, DISABLE, ENABLE, control, online_cores, refused, share_ring};
 use super::ring::{Kind, Record, Ring};
 
+/// As in `events.rs`; a thread that leaves its core is in the kernel, which it must show.
+const PARANOID: u32 = 1;
 /// Samples in a second, for each core and each of the plan's rate: a microsecond or two each.
 const SAMPLES_OF_RATE: u32 = 10;
 /// Threads that are sampled in the first second.
@@ -49,7 +51,7 @@ impl Switches {
         // A thread that leaves its core is in the kernel: without the right to see that, there is nothing to sample.
         const THIS_THREAD: u32 = 0;
         let tried = Attributes::new(Kind::Wait, 1, true).open(Some(THIS_THREAD), ANY_CORE);
-        tried.map_err(|error| refused(&error))?;
+        tried.map_err(|error| refused(&error, PARANOID))?;
         Ok(Switches {
             random,
             enough: (rate_per_s * SAMPLES_OF_RATE) as f64 * online_cores().len() as f64,
@@ -99,7 +101,7 @@ impl Switches {
                 // It has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => {
-                    self.refused.entry(component.to_owned()).or_insert_with(|| refused(&error));
+                    self.refused.entry(component.to_owned()).or_insert_with(|| refused(&error, PARANOID));
                 }
             }
         }
