@@ -93,8 +93,9 @@ fn two_runs_are_compared_by_function() {
 #[test]
 fn the_command_line_asks_for_a_plan_that_does_not() {
     let lab = Lab::new();
-    lab.run(&plan(""), &["--flame-graphs=web", "--quiet"]);
+    lab.run(&plan(""), &["--flame-graphs=web", "--set", "profile.on=both", "--quiet"]);
     let profile = profile_of(&lab);
+    assert_eq!(profile["waits"][0]["component"], "web", "{profile:#}");
     assert!(profile["rate_per_s"] == 199 && profile["components"][0]["component"] == "web", "{profile:#}");
     let manifest = lab.record().manifest();
     assert!(manifest["options"].to_string().contains("--flame-graphs=web"), "{manifest:#}");

@@ -362,9 +362,9 @@ fn sample(
     if components.is_empty() && is_described {
         return;
     }
-    let all = if components.is_empty() { "true" } else { "{}" };
     if !is_described {
-        let (span, read) = overrides::read_option(sources, OPTION, "profile", all);
+        // No single value: `--set profile.on=both` says more about it.
+        let (span, read) = overrides::read_option(sources, OPTION, "profile", "{}");
         let made = read.map(|node| typed.apply(root, "profile", span, node, problems));
         made.unwrap_or_else(|problem| problems.push(problem));
     }

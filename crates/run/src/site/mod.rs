@@ -3,6 +3,7 @@
 pub mod containers;
 pub mod durability;
 pub mod error;
+mod jvm;
 mod ports;
 pub mod probes;
 
@@ -608,8 +609,18 @@ impl RunningSystem {
         failed
     }
 
-    /// Processes of components whose stacks were sampled.
-    pub fn sampled(&mut self, processes: Vec<(String, u32)>) {
+    /// Processes of components whose stacks were sampled. Java's list their functions now.
+    pub fn sampled(&mut self, processes: Vec<(String, u32)>, state: &TrialState) {
+        for (component, pid) in
+            processes.iter().filter(|(name, pid)| self.lists.contains(name) && jvm::is_java(*pid))
+        {
+            if let Err(why) = jvm::list_functions(*pid) {
+                let text = format!(
+                    "profile: functions of {component} have no names: jcmd {pid} Compiler.perfmap: {why}"
+                );
+                state.event(EventKind::Note { text });
+            }
+        }
         let own = processes.into_iter().filter(|(name, _)| self.lists.contains(name)).map(|(_, pid)| pid);
         let with_folder = |pid| (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
         let own: Vec<_> = own.map(with_folder).collect();

@@ -57,17 +57,19 @@ pub fn component(
     })
 }
 
-/// Has runtimes that compile code while they run list its functions: Node does if it is asked to, and other programs
-/// do not look at this variable.
+/// Has runtimes that compile code while they run show its functions: Node lists them if it is asked to, and Java keeps
+/// frame pointers. Other programs do not look at these variables.
 pub fn name_functions(env: &mut Vec<(String, String)>) {
-    const NAME: &str = "NODE_OPTIONS";
-    const LIST: &str = "--perf-basic-prof";
-    match env.iter_mut().find(|(name, _)| name == NAME) {
-        Some((_, value)) if value.contains(LIST) => {}
-        Some((_, value)) => *value = format!("{value} {LIST}"),
-        None => {
-            let inherited = std::env::var(NAME).unwrap_or_default();
-            env.push((NAME.to_owned(), format!("{inherited} {LIST}").trim().to_owned()));
+    for (name, option) in
+        [("NODE_OPTIONS", "--perf-basic-prof"), ("JAVA_TOOL_OPTIONS", "-XX:+PreserveFramePointer")]
+    {
+        match env.iter_mut().find(|(known, _)| known == name) {
+            Some((_, value)) if value.contains(option) => {}
+            Some((_, value)) => *value = format!("{value} {option}"),
+            None => {
+                let inherited = std::env::var(name).unwrap_or_default();
+                env.push((name.to_owned(), format!("{inherited} {option}").trim().to_owned()));
+            }
         }
     }
 }

@@ -447,7 +447,7 @@ impl Trial<'_> {
         drop(watcher);
         // Not before the work is done: it takes a while, and processor time.
         if let Some(samples) = samples {
-            site.sampled(samples.processes());
+            site.sampled(samples.processes(), state);
             state.profile(&samples.named());
         }
         ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
