@@ -202,7 +202,7 @@ pub struct Comparison {
     pub left_out: Vec<String>,
     /// In words, if most of the other's trials have a different bottleneck than most of the base's.
     pub moved: Option<String>,
-    /// Where CPU time went in both, if both were sampled.
+    /// Where CPU time went in both, and where threads waited, if both were sampled.
     pub profiles: Option<Box<(CaseProfile, CaseProfile)>>,
     /// How it was judged.
     pub options: Options,

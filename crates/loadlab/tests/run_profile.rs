@@ -82,7 +82,7 @@ fn two_runs_are_compared_by_function() {
     let first = lab.run_name();
     let ran = lab.loadlab(&["compare", &first, &first, "--format", "html"]);
     assert!(
-        ran.out.contains("id=\"comparison-1-flame-web\"") && ran.out.contains("\"compared\":true"),
+        ran.out.contains("id=\"comparison-1-flame-web\"") && ran.out.contains("a larger share than before"),
         "{}",
         ran.err
     );

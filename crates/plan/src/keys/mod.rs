@@ -620,7 +620,7 @@ pub(crate) static PROFILE: Section = Section {
         key(
             "rate",
             Shape::Count(1, 1_000),
-            "Samples per second and core; of waits, and thread. Default 199.",
+            "Samples per second and core; of waits about ten times as many. Default 199.",
         ),
     ],
     required: &[],

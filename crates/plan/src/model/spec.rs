@@ -56,7 +56,7 @@ pub struct Case {
 pub struct ProfileSpec {
     /// Components, replicas by their own names; empty: all.
     pub components: Vec<String>,
-    /// Samples per second and core; of waits, and thread.
+    /// Samples per second and core; of waits about ten times as many.
     pub rate_per_s: u32,
     /// Where threads spend CPU time.
     pub on_cpu: bool,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_record::Secrets;
+use loadlab_record::{Secrets, files};
 use loadlab_system::{Command, OutputCommand, clock};
 
 /// How long it may take.
@@ -31,9 +31,11 @@ pub fn list_functions(pid: u32) -> Result<(), String> {
         secrets: Secrets::default(),
     };
     command.run(clock::now_ns() + LONGEST_NS, MOST_BYTES, &mut || false)?;
-    let list = format!("/tmp/perf-{pid}.map");
-    let text = std::fs::read_to_string(&list).map_err(|error| format!("{list}: {error}"))?;
-    std::fs::write(&list, without_prefixes(&text)).map_err(|error| format!("{list}: {error}"))
+    let list = PathBuf::from(format!("/tmp/perf-{pid}.map"));
+    let failed = |error: std::io::Error| format!("{}: {error}", list.display());
+    let text = std::fs::read_to_string(&list).map_err(failed)?;
+    // Anybody may put a link there: it is replaced, not followed.
+    files::replace(&list, without_prefixes(&text).as_bytes()).map_err(failed)
 }
 
 /// Java writes `0x7fe4 0x270 NAME` where others, and readers, have `7fe4 270 NAME`.

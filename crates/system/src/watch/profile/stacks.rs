@@ -296,7 +296,8 @@ fn idle(kernel: &[&Name], reason: Reason) -> Option<&'static str> {
         _ if is_in(EVENTS) || is_in(URING) => Some("events (epoll, poll, io_uring)"),
         _ if is_in(ACCEPTS) => Some("connections (accept)"),
         Reason::Accepted if is_in(RECEIVES) => Some("the next request on a connection"),
-        Reason::Mutex => None,
+        // Arguments of other system calls may look like those of a mutex.
+        Reason::Mutex if is_in(FUTEXES) => None,
         _ if is_in(FUTEXES) => Some("condition variables and semaphores"),
         _ if is_in(OTHERS) => Some("pipes, signals and other processes"),
         _ => None,
@@ -448,6 +449,8 @@ mod tests {
         check("futex_wait", Reason::Other, Some("condition variables and semaphores"));
         check("futex_wait", Reason::Mutex, None);
         check("pipe_read", Reason::Other, Some("pipes, signals and other processes"));
+        check("do_sigtimedwait", Reason::Mutex, Some("pipes, signals and other processes"));
+        check("hrtimer_nanosleep", Reason::Mutex, None);
         check("io_schedule", Reason::Other, None);
         check("hrtimer_nanosleep", Reason::Other, None);
         check("ep_poll", Reason::Ran, None);

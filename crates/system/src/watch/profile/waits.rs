@@ -81,13 +81,12 @@ impl Waits {
             }
             Record::Preempted { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Preempted }),
             Record::Return { tid, at_ns } => self.moves.push(Move { at_ns, tid, what: What::Return }),
-            Record::Fork { pid, parent, .. } => self.stacks.forked(pid, parent),
             // Who has returned meanwhile is not known: waits would seem too long.
             Record::Lost(_) => {
                 self.moves.clear();
                 self.away.clear();
             }
-            Record::Sample { .. } => {}
+            Record::Sample { .. } | Record::Fork { .. } => {}
         }
     }
 
