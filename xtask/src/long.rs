@@ -17,7 +17,7 @@ use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 use crate::test_programs::{run_all, run_named};
-use crate::{big_report, book, changes, dist, swarm_figures};
+use crate::{big_report, book, changes, dist, lab, swarm_figures};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
     let levers = || planted::levers::long(args.sweeps);
-    let all: [(&str, &dyn Fn() -> Outcome); 16] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 18] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -65,7 +65,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("planted", &planted::long),
         ("capacities", &planted::capacities::long),
         ("levers", &levers),
+        ("levers that do not bind", &planted::levers::idle),
         ("profiles", &planted::profiles::long),
+        ("labs' faults", &lab::faults::long),
         ("swarm", &swarm_figures::long),
         ("faults", &faults),
         ("simulated changes", &changes::simulated),

@@ -132,6 +132,26 @@ fn an_interrupt_sets_the_planned_value() {
 }
 
 #[test]
+fn a_kill_leaves_no_process_no_cgroup_and_a_record_that_can_be_read() {
+    let lab = Lab::new();
+    let plan_file = lab.file("plan.yaml", &plan());
+    let out = lab.run_name();
+    let mut command =
+        lab.command(&["why", &plan_file.display().to_string(), "--block", "2", "--json", "--out", &out]);
+    let mut child = command.spawn().expect("loadlab starts");
+    let set = lab.path().join("set");
+    eventually("a tighter value", || std::fs::read_to_string(&set).ok().filter(|text| text.ends_with("9\n")));
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    // Its guardian takes the system down.
+    eventually("the end of the system", || lab.left_behind().is_empty().then_some(()));
+    assert_eq!(lab.record().manifest()["how"], "partial");
+    assert!(lab.record().report("text").contains("nothing yet: the run did not finish"));
+    let ticks = lab.record().lines("one-step-less", 1, "ticks.jsonl");
+    assert!(!ticks.is_empty(), "the seconds until then are on disk");
+}
+
+#[test]
 fn what_cannot_be_asked_is_said_before_anything_starts() {
     let lab = Lab::new();
     let web = component("web", "", &[]);

@@ -44,6 +44,11 @@ impl Claims {
         self.claim(holds && !operators.is_empty(), || format!("{what}: `{assertion}` is not so: {sides:?}"));
     }
 
+    /// Whether one with this text did not hold.
+    pub fn breaks(&self, text: &str) -> bool {
+        self.broken.iter().any(|broken| broken.contains(text))
+    }
+
     /// How many held, or the failures.
     ///
     /// # Errors

@@ -4,12 +4,14 @@
 
 mod claims;
 mod edge_tiers;
+pub mod faults;
 mod index_page;
 mod live_page;
 mod message_inserts;
 mod record;
 mod reports;
 mod stair_stepper;
+mod tables;
 mod trade_processor;
 
 use std::collections::BTreeSet;
@@ -36,26 +38,62 @@ pub struct Lab {
     pub requests: Option<u64>,
     /// The largest share of requests that may fail: above zero only if limits make the system slow on purpose.
     pub failing: f64,
-    /// Assertions in addition to the common ones.
-    own: fn(&Lab, &Record, &mut Claims) -> Result<()>,
+    /// Assertions about its record in addition to the common ones.
+    own: fn(&Record, &mut Claims) -> Result<()>,
+    /// Assertions about more than the record: what has to be started for them.
+    beside: fn(&Lab, &mut Claims) -> Result<()>,
 }
 
 /// Every lab has its row.
 pub const LABS: &[Lab] = &[
-    Lab { name: "edge-tiers", cases: 6, requests: None, failing: 0.05, own: edge_tiers::check },
-    // Servers are killed on purpose: the lab itself checks which cases may fail.
-    Lab { name: "message-inserts", cases: 18, requests: None, failing: 1.0, own: message_inserts::check },
-    Lab { name: "index-page", cases: 6, requests: None, failing: 0.0, own: index_page::check },
+    Lab {
+        name: "edge-tiers",
+        cases: 6,
+        requests: None,
+        failing: 0.05,
+        own: edge_tiers::check,
+        beside: nothing,
+    },
+    Lab {
+        name: "message-inserts",
+        cases: 18,
+        requests: None,
+        // Servers are killed on purpose: the lab itself checks which cases may fail.
+        failing: 1.0,
+        own: message_inserts::check,
+        beside: message_inserts::beside,
+    },
+    Lab {
+        name: "index-page",
+        cases: 6,
+        requests: None,
+        failing: 0.0,
+        own: index_page::check,
+        beside: nothing,
+    },
     Lab {
         name: "stair-stepper",
         cases: 3,
         requests: Some(stair_stepper::REQUESTS),
         failing: 0.0,
         own: stair_stepper::check,
+        beside: nothing,
     },
-    // So here.
-    Lab { name: "trade-processor", cases: 6, requests: None, failing: 1.0, own: trade_processor::check },
+    Lab {
+        name: "trade-processor",
+        cases: 6,
+        requests: None,
+        // As in message-inserts.
+        failing: 1.0,
+        own: trade_processor::check,
+        beside: trade_processor::beside,
+    },
 ];
+
+/// The record is all there is to check.
+fn nothing(_: &Lab, _: &mut Claims) -> Result<()> {
+    Ok(())
+}
 
 /// Runs the tests that a lab's service has of its own.
 ///
@@ -153,7 +191,8 @@ fn run(lab: &Lab) -> Outcome {
     let record = Record::read(&out)?;
     record.check(lab, &mut claims)?;
     reports::check(&record, &ran.stdout, &mut claims)?;
-    (lab.own)(lab, &record, &mut claims)?;
+    (lab.own)(&record, &mut claims)?;
+    (lab.beside)(lab, &mut claims)?;
     claims.into_outcome(&format!("{} (record: {})", lab.name, out.display()))
 }
 

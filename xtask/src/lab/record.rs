@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::claims::number;
 use super::{Claims, Lab};
+use crate::root::root;
 
 /// What a run left on disk.
 pub struct Record {
@@ -39,6 +40,11 @@ impl Trial {
         self.values.iter().find(|(name, _)| name == axis).map_or("", |(_, value)| value)
     }
 
+    /// One of the plan's figures, times in milliseconds. `None` without a value.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.summary["figures"][name]["value"].as_f64()
+    }
+
     /// A program makes its load: only the number of its requests is known.
     pub fn is_command(&self) -> bool {
         self.summary.pointer("/load/model").and_then(Value::as_str) == Some("command")
@@ -62,12 +68,17 @@ impl Trial {
 
     /// Something was done to a component during it.
     fn has_acted(&self) -> bool {
-        self.events.iter().any(|e| e["event"] == "action")
+        self.events("action").next().is_some()
+    }
+
+    /// Its events of a kind.
+    pub fn events(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.events.iter().filter(move |event| event["event"] == kind)
     }
 
     /// How many commands of a name were run for it.
     pub fn commands(&self, name: &str) -> usize {
-        self.events.iter().filter(|e| e["event"] == "command" && e["name"] == name).count()
+        self.events("command").filter(|event| event["name"] == name).count()
     }
 
     /// A number of the summary, by its path; a missing one is NaN.
@@ -103,6 +114,28 @@ impl Record {
         Ok(Record { dir: dir.to_path_buf(), manifest, trials })
     }
 
+    /// How a trial's case is named in tables: by its value if one axis has several.
+    pub fn row<'t>(&self, trial: &'t Trial) -> &'t str {
+        let varies = |(axis, value): &&(String, String)| self.trials.iter().any(|t| t.value(axis) != value);
+        let mut values = trial.values.iter().filter(varies);
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => value,
+            _ => &trial.case,
+        }
+    }
+
+    /// The folder of its plan: the lab's, or that of a copy.
+    pub fn lab(&self) -> PathBuf {
+        let plan = root().join(text(&self.manifest, "/plan_path"));
+        plan.parent().map(Path::to_path_buf).unwrap_or_default()
+    }
+
+    /// Names of the plan's figures, and what tables multiply each by: shares are shown in percent.
+    pub fn figures(&self) -> Vec<(String, f64)> {
+        let in_tables = |figure: &Value| if text(figure, "/kind") == "fraction" { 100.0 } else { 1.0 };
+        array(&self.manifest, "/figures").iter().map(|f| (text(f, "/name"), in_tables(f))).collect()
+    }
+
     /// Assertions for every lab's quick run.
     pub fn check(&self, lab: &Lab, claims: &mut Claims) -> Result<()> {
         claims.same("manifest: name", text(&self.manifest, "/name"), lab.name.to_owned());
@@ -111,7 +144,7 @@ impl Record {
         claims.same("manifest: cases", array(&self.manifest, "/cases").len(), lab.cases);
         let trials = self.manifest["trials"].as_u64().unwrap_or(0) as usize;
         claims.same("trials on disk", self.trials.len(), lab.cases * trials);
-        let plan = fs::read_to_string(lab.dir().join("plan.yaml"))?;
+        let plan = fs::read_to_string(self.lab().join("plan.yaml"))?;
         claims.claim(self.manifest["plan_text"] == plan.as_str(), || {
             "manifest: another plan's text".to_owned()
         });
@@ -158,6 +191,11 @@ impl Trial {
             &format!("requests/failed <= {} * requests/started", lab.failing),
         ];
         self.hold(claims, &all);
+        // One that was sent again met a reset, of which nobody knows whether the server had read the request.
+        let reset = "requests/failed + connections/requests_resent";
+        if !self.is_command() {
+            self.hold(claims, &[&format!("{reset} <= {} * requests/started", lab.failing)]);
+        }
         claims.same(format!("{}: verdict", self.case), text(&self.summary, "/verdict"), "pass".to_owned());
         if self.is_command() {
             return self.hold(claims, &["response_ms/count == 0"]);

@@ -1,5 +1,5 @@
 //! The reports of a run: the written ones equal those that `loadlab report` makes from its record, byte for byte and
-//! every time, and the page is self-contained.
+//! every time; what they show of each case is what its record holds; and the page is self-contained.
 
 use std::fs;
 use std::time::Duration;
@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::record::text;
+use super::tables::{Table, shows};
 use super::{Claims, Record, loadlab};
 use crate::command::{captured, program};
 
@@ -16,21 +18,40 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// The page's own content security policy: nothing is loaded from outside, and only its own scripts run.
 const LOADS_NOTHING: &str = "content=\"default-src 'none'; script-src 'sha256-";
 
+/// Figures of every report, where they are in `summary.json`, and what the report's unit is of the record's.
+const FIGURES: [(&str, &str, f64); 13] = [
+    ("transactions", "statuses/*", 1.0),
+    ("availability", "availability", 1.0),
+    ("elapsed_time", "elapsed_s", 1.0),
+    ("data_transferred", "bytes/received", 1.0),
+    ("response_time", "response_ms/mean", 1.0),
+    ("transaction_rate", "rate_per_s/ok", 1.0),
+    ("concurrency", "concurrency_mean", 1.0),
+    ("successful_transactions", "requests/ok", 1.0),
+    ("failed_transactions", "requests/failed", 1.0),
+    ("longest_transaction", "response_ms/max", 1.0),
+    ("shortest_transaction", "response_ms/min", 1.0),
+    ("goodput_max", "rate_per_s/ok_max", 1.0),
+    ("p50", "response_ms/p50", 1.0),
+];
+/// What a number may lose on its way through text.
+const CLOSE: f64 = 1e-9;
+
 /// Makes every format of report, twice. `terminal` is what the run itself printed.
 ///
 /// # Errors
 /// A report cannot be made or read.
 pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()> {
-    for format in ["text", "md", "html", "json", "csv"] {
+    let formats = ["text", "md", "html", "json", "csv"];
+    let markdown = report(record, "md")?;
+    let shown = Shown::read(record, &markdown, claims);
+    check_usage(record, &markdown, claims);
+    for format in formats {
         let first = report(record, format)?;
         let second = report(record, format)?;
         claims.claim(first == second, || format!("report --format {format} differs when made twice"));
-        for trial in &record.trials {
-            // HTML escapes it.
-            let escaped = |value: &str| value.replace('<', "&lt;").replace('>', "&gt;");
-            let reports = |value: &str| first.contains(value) || first.contains(&escaped(value));
-            let named = trial.values.iter().all(|(_, value)| reports(value)) && first.len() > 200;
-            claims.claim(named, || format!("report --format {format} does not tell of {}", trial.case));
+        if format != "json" && format != "csv" {
+            shown.is_in(format, &first, claims);
         }
         match format {
             "md" | "html" => {
@@ -40,12 +61,11 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
                     format!("{} is not what `loadlab report` makes", path.display())
                 });
             }
-            "json" => {
-                let parsed = serde_json::from_str::<Value>(&first);
-                claims
-                    .claim(parsed.is_ok_and(|v| v.is_object()), || "the JSON report is no object".to_owned());
+            "json" => check_json(record, &first, claims),
+            "csv" => {
+                check_csv(&first, claims);
+                check_figures(record, &first, claims);
             }
-            "csv" => check_csv(&first, claims),
             _ => {}
         }
     }
@@ -54,6 +74,138 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
     let page = fs::read_to_string(record.dir.join("report.html"))?;
     claims.claim(page.contains(LOADS_NOTHING), || "report.html may load what is outside of it".to_owned());
     Ok(())
+}
+
+/// What the table of cases shows: a row of each case, with a cell for each of the plan's figures.
+struct Shown(Vec<(String, Vec<String>)>);
+
+impl Shown {
+    /// From the Markdown report of a record with one trial per case: the cells are the figures of its summaries, or empty
+    /// where the record has none.
+    fn read(record: &Record, markdown: &str, claims: &mut Claims) -> Shown {
+        let table = Table::after(markdown, "\n## Cases\n");
+        claims.claim(table.is_some(), || "report.md has no table of cases".to_owned());
+        let figures = record.figures();
+        claims.claim(!figures.is_empty(), || "the plan has no figures".to_owned());
+        let mut rows = Vec::new();
+        for trial in &record.trials {
+            let name = record.row(trial).to_owned();
+            let mut cells = Vec::new();
+            for (figure, in_tables) in &figures {
+                let cell = table.as_ref().and_then(|table| table.cell(&name, figure));
+                let what = || format!("{}: report.md shows {cell:?} as `{figure}`", trial.case);
+                match trial.figure(figure) {
+                    Some(value) => {
+                        claims.claim(shows(cell, value * in_tables), || format!("{}, not {value}", what()));
+                    }
+                    None => claims.claim(cell.is_some_and(|cell| cell.starts_with(['–', '~'])), || {
+                        what() + ", not –"
+                    }),
+                }
+                cells.extend(cell.map(|cell| cell.split(" (").next().unwrap_or(cell).to_owned()));
+            }
+            rows.push((name, cells));
+        }
+        Shown(rows)
+    }
+
+    /// Another format has the same names and cells, whatever lies between them.
+    fn is_in(&self, format: &str, report: &str, claims: &mut Claims) {
+        let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        for (name, cells) in &self.0 {
+            for text in cells.iter().chain([name]) {
+                let is_there =
+                    report.contains(text.trim_start_matches('~')) || report.contains(&escaped(text));
+                claims
+                    .claim(is_there, || format!("report --format {format} does not show `{text}` of {name}"));
+            }
+        }
+    }
+}
+
+/// The table of what each component used: a row of each, which shows what its summary has.
+fn check_usage(record: &Record, markdown: &str, claims: &mut Claims) {
+    const COLUMNS: [(&str, &str, f64); 5] = [
+        ("CPU %", "cpu_percent/mean", 1.0),
+        ("CPU s", "cpu_s", 1e3),
+        ("memory mean", "memory_bytes/mean", 1.0),
+        ("pids", "pids_max", 1.0),
+        ("open files", "open_files_max", 1.0),
+    ];
+    for trial in &record.trials {
+        let case = &trial.case;
+        let section = markdown.split_once(&format!("\n## {case} (")).map_or("", |(_, rest)| rest);
+        let Some(table) = Table::after(section, "\n**Component usage during the load**\n") else {
+            return claims.claim(false, || format!("{case}: report.md does not show what components used"));
+        };
+        let components = trial.summary["components"].as_object();
+        claims.claim(components.is_some_and(|all| !all.is_empty()), || format!("{case}: no components"));
+        for name in components.into_iter().flatten().map(|(name, _)| name) {
+            for (column, path, unit) in COLUMNS {
+                let value = trial.number(&format!("components/{name}/{path}"));
+                let cell = table.cell(name, column);
+                let holds = if value.is_nan() { cell == Some("–") } else { shows(cell, value * unit) };
+                claims.claim(holds, || {
+                    format!("{case}: report.md shows {cell:?} as `{column}` of {name}, not {value}")
+                });
+            }
+        }
+    }
+}
+
+/// The JSON report has each case with its values and verdict, in the record's order.
+fn check_json(record: &Record, report: &str, claims: &mut Claims) {
+    let report: Value = serde_json::from_str(report).unwrap_or_default();
+    let cases = report["cases"].as_array().map_or(&[][..], Vec::as_slice);
+    claims.same("cases of the JSON report", cases.len(), record.trials.len());
+    for (case, trial) in cases.iter().zip(&record.trials) {
+        claims.same("the JSON report: case", text(case, "/name"), trial.case.clone());
+        claims.same(
+            format!("the JSON report: {}: verdict", trial.case),
+            text(case, "/verdict"),
+            text(&trial.summary, "/verdict"),
+        );
+        for (axis, value) in &trial.values {
+            claims.same(
+                format!("the JSON report: {}: {axis}", trial.case),
+                &*text(&case["values"], &format!("/{axis}")),
+                value,
+            );
+        }
+    }
+}
+
+/// The CSV report has the figures of every trial, as they are in its summary.
+fn check_figures(record: &Record, report: &str, claims: &mut Claims) {
+    let rows: Vec<Vec<String>> = report.lines().map(fields).collect();
+    let column = |name: &str| rows.first().and_then(|row| row.iter().position(|field| field == name));
+    let (Some(case), Some(figure), Some(value)) = (column("case"), column("figure"), column("value")) else {
+        return claims
+            .claim(false, || "the CSV report has no columns `case`, `figure` and `value`".to_owned());
+    };
+    for trial in &record.trials {
+        let of = |name: &str| {
+            let row = rows.iter().find(|row| row[case] == trial.case && row[figure] == name);
+            row.and_then(|row| row[value].parse::<f64>().ok())
+        };
+        let mut same = |name: &str, wanted: Option<f64>| {
+            let is = of(name);
+            let holds = match (is, wanted) {
+                (Some(is), Some(wanted)) => (is - wanted).abs() <= CLOSE * wanted.abs(),
+                (is, wanted) => is.is_none() && wanted.is_none(),
+            };
+            claims.claim(holds, || {
+                format!("{}: the CSV report has {is:?} as `{name}`, not {wanted:?}", trial.case)
+            });
+        };
+        // A program's requests are counted by what they have done.
+        for (name, path, unit) in FIGURES.iter().filter(|_| !trial.is_command()) {
+            same(name, Some(trial.number(path) * unit).filter(|value| value.is_finite()));
+        }
+        for (name, _) in record.figures() {
+            same(&name, trial.figure(&name));
+        }
+    }
 }
 
 /// A record's report in one format.
@@ -69,22 +221,24 @@ pub fn report(record: &Record, format: &str) -> Result<String> {
 
 /// Every row has as many fields as the heading.
 fn check_csv(text: &str, claims: &mut Claims) {
-    let fields = |line: &str| {
-        let mut quoted = false;
-        1 + line
-            .chars()
-            .filter(|c| {
-                quoted ^= *c == '"';
-                *c == ',' && !quoted
-            })
-            .count()
-    };
-    let mut lines = text.lines();
-    let heading = lines.next().map_or(0, fields);
+    let mut lines = text.lines().map(|line| fields(line).len());
+    let heading = lines.next().unwrap_or_default();
     claims.claim(heading > 3, || "the CSV report has no heading".to_owned());
     claims.claim(lines.clone().count() > 10, || "the CSV report has hardly a row".to_owned());
-    claims
-        .claim(lines.all(|l| fields(l) == heading), || "rows of the CSV report differ in length".to_owned());
+    claims.claim(lines.all(|row| row == heading), || "rows of the CSV report differ in length".to_owned());
+}
+
+/// The fields of a line of CSV without line breaks in them.
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut quoted) = (vec![String::new()], false);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            c => fields.last_mut().expect("there is one").push(c),
+        }
+    }
+    fields
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! bytes over time – was watched. Which allocator did better is a finding and not asserted.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -10,12 +11,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Claims, Lab, Record};
+use super::{Claims, Record};
 use crate::command::{Ends, program};
 use crate::peers::server::get;
 
-/// Requests of each case: two batches.
-pub const REQUESTS: u64 = 2 * 128;
+/// Requests of each case, in two batches.
+pub const REQUESTS: u64 = BATCHES as u64 * 128;
+const BATCHES: usize = 2;
 /// A case and a build of the service for each.
 pub(super) const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 /// A medium body is about this large.
@@ -23,11 +25,11 @@ const BODY_BYTES: f64 = 590_000.0;
 /// How long a service may take to report where it listens, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Checks the record and asks each build which allocator it has.
+/// Checks the record, and asks the build of each case which allocator it has.
 ///
 /// # Errors
 /// A build does not answer.
-pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
+pub fn check(record: &Record, claims: &mut Claims) -> Result<()> {
     let mut cases: Vec<_> = record.trials.iter().map(|t| t.value("allocator")).collect();
     cases.sort_unstable();
     claims
@@ -43,9 +45,26 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
             &format!("probes/live/last < {BODY_BYTES}"),
         ];
         trial.hold(claims, &all.map(String::as_str));
+        let batches: Vec<&Value> = trial.events("load_ended").collect();
+        claims.same(format!("{}: batches", trial.case), batches.len(), BATCHES);
+        claims.claim(batches.iter().all(|batch| batch["how"] == "complete"), || {
+            format!("{}: how its batches ended: {batches:?}", trial.case)
+        });
+        // What is kept is what is resident after the drain, and was read then.
+        let (live, resident) = (trial.number("probes/live/max"), trial.number("probes/resident/max"));
+        for (figure, wanted) in [
+            ("memory kept", trial.number("components/service/memory_bytes/last")),
+            ("peak memory", trial.number("components/service/memory_bytes/max")),
+            ("peak ÷ live", resident / live),
+        ] {
+            let is = trial.figure(figure).unwrap_or(f64::NAN);
+            claims.same(format!("{}: {figure}", trial.case), is, wanted);
+        }
+        trial.hold(claims, &["probes/live/last < components/service/memory_bytes/last"]);
     }
-    for allocator in ALLOCATORS {
-        let answer = memory_of(lab, allocator)?;
+    for trial in &record.trials {
+        let allocator = trial.value("allocator");
+        let answer = memory_of(&record.lab(), allocator)?;
         let says = answer["allocator"].as_str().unwrap_or_default();
         claims.same(format!("the build for {allocator} says of itself"), says, allocator);
         let own = answer["jemalloc"]["allocated_bytes"].as_u64().is_some_and(|bytes| bytes > 0);
@@ -57,8 +76,8 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
 }
 
 /// `GET /memory` of a build of the service.
-fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
-    let binary = lab.dir().join(format!("service/target/{allocator}/stair-stepper"));
+fn memory_of(lab: &Path, allocator: &str) -> Result<Value> {
+    let binary = lab.join(format!("service/target/{allocator}/stair-stepper"));
     let mut command = program(&binary);
     command.args(["--host", "127.0.0.1", "--port", "0"]).stdout(Stdio::piped());
     let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;

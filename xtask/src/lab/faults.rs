@@ -1,0 +1,160 @@
+//! Faults planted in copies of the labs, each of which the lab's checks must find: a check that cannot fail is worth
+//! nothing. That the labs without a fault pass the same checks is what `cargo xtask test` shows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{Claims, LABS, Lab, Record, loadlab};
+use crate::command::{LONGEST, captured, program, say};
+use crate::root::{root, target};
+use crate::steps::Outcome;
+
+/// A change of one file of a lab.
+struct Fault {
+    lab: &'static str,
+    what: &'static str,
+    file: &'static str,
+    /// Text that the file has once, and what takes its place.
+    change: (&'static str, &'static str),
+    case: &'static str,
+    /// Part of the assertion that must not hold.
+    found_by: &'static str,
+}
+
+const FAULTS: [Fault; 6] = [
+    Fault {
+        lab: "message-inserts",
+        what: "a server that stores at once",
+        file: "service/server.js",
+        change: (
+            "  kept.push(request.body);\n  quiet.refresh();\n  response.sendStatus(202);\n",
+            "  insert(request.body).then(() => response.sendStatus(202), lost);\n",
+        ),
+        case: "grouped, server killed",
+        found_by: "`0 < loss/lost_min`",
+    },
+    Fault {
+        lab: "edge-tiers",
+        what: "edges without their limit",
+        file: "plan.yaml",
+        change: ("limits: { cpu: \"${case.edge_cpu}\", memory", "limits: { memory"),
+        case: "edges 1% CPU",
+        found_by: "edge1: is not limited in CPU",
+    },
+    Fault {
+        lab: "edge-tiers",
+        what: "a tenth of the requests reset",
+        file: "load-balancer.conf.template",
+        change: (
+            "    server {\n",
+            "    split_clients $request_id $unlucky { 10% 1; * 0; }\n    reset_timedout_connection on;\n    server {\n        \
+             if ($unlucky) { return 444; }\n",
+        ),
+        case: "control",
+        found_by: "requests/failed + connections/requests_resent <= 0.05",
+    },
+    Fault {
+        lab: "index-page",
+        what: "a page with nine records",
+        file: "service/src/stores.rs",
+        change: ("limit(LATEST)", "limit(LATEST - 1)"),
+        case: "users=10",
+        found_by: "< bytes/received <",
+    },
+    Fault {
+        lab: "stair-stepper",
+        what: "an allocator with another's name",
+        file: "plan.yaml",
+        change: ("--features ${case.allocator} ", "--features system "),
+        case: "size=medium, allocator=jemalloc",
+        found_by: "the build for jemalloc says of itself",
+    },
+    Fault {
+        lab: "trade-processor",
+        what: "a filter that lets wrong messages pass",
+        file: "service/src/trade.js",
+        change: ("if (!COUNTRIES.has(originatingCountry)) return", "if (false) return"),
+        case: "all well",
+        found_by: "<= probes/stored/last <=",
+    },
+];
+
+/// Plants each of them, as a step of `cargo xtask long`.
+///
+/// # Errors
+/// A lab does not run, or its checks do not find the fault.
+pub fn long() -> Outcome {
+    let found = FAULTS.iter().map(|fault| Ok((fault, fault.is_found()?))).collect::<Result<Vec<_>>>()?;
+    let missed: Vec<&str> = found.iter().filter(|(_, found)| !found).map(|(fault, _)| fault.what).collect();
+    ensure!(missed.is_empty(), "of {} faults not found: {}", FAULTS.len(), missed.join(", "));
+    Ok(format!("{} of {} faults found by the labs' checks", found.len(), FAULTS.len()))
+}
+
+impl Fault {
+    /// Runs the copy of the lab, and says whether the assertion that is about the fault does not hold.
+    fn is_found(&self) -> Result<bool> {
+        let lab = LABS.iter().find(|lab| lab.name == self.lab).context("a lab without a row")?;
+        let copy = self.planted(lab)?;
+        let out = target().join("xtask/faults/record");
+        let _ = fs::remove_dir_all(&out);
+        let mut command = program(loadlab());
+        command.arg("run").arg(copy.join("plan.yaml")).args(["--profile", "quick", "--quiet"]);
+        command.args(["--case", self.case, "--out"]).arg(&out);
+        let ran = captured(&mut command, LONGEST)?;
+        let record = Record::read(&out).with_context(|| format!("{}\n{}", ran.stdout, ran.stderr))?;
+        let mut claims = Claims::default();
+        record.check(lab, &mut claims)?;
+        (lab.own)(&record, &mut claims)?;
+        let is_found = claims.breaks(self.found_by);
+        say(&format!("{:<16} {}: {}", self.lab, self.what, if is_found { "found" } else { "NOT FOUND" }));
+        Ok(is_found)
+    }
+
+    /// A copy of the lab with the fault in it: with what was built of it, so that only what differs is built again.
+    fn planted(&self, lab: &Lab) -> Result<PathBuf> {
+        let labs = target().join("xtask/faults/labs");
+        let copy = labs.join(self.lab);
+        let _ = fs::remove_dir_all(&copy);
+        fs::create_dir_all(&labs)?;
+        if !labs.join("parts").exists() {
+            std::os::unix::fs::symlink(root().join("labs/parts"), labs.join("parts"))?;
+        }
+        let mut command = program("cp");
+        captured(command.arg("--archive").arg(lab.dir()).arg(&labs), LONGEST)?.ok("cp")?;
+        self.plant(&copy)?;
+        Ok(copy)
+    }
+
+    /// Changes the file in a folder with the lab's files.
+    fn plant(&self, dir: &Path) -> Result<()> {
+        let file = dir.join(self.file);
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let (from, to) = self.change;
+        match text.matches(from).count() {
+            1 => Ok(fs::write(&file, text.replace(from, to))?),
+            n => bail!("{} has {n} times what {} is planted at", file.display(), self.what),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_its_place() {
+        for fault in &FAULTS {
+            let lab = LABS.iter().find(|lab| lab.name == fault.lab).expect(fault.lab);
+            let dir = tempfile::tempdir().unwrap();
+            let copy = dir.path().join(fault.file);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::copy(lab.dir().join(fault.file), copy).unwrap();
+            let read = || fs::read_to_string(dir.path().join(fault.file)).unwrap();
+            let before = read();
+            fault.plant(dir.path()).unwrap_or_else(|error| panic!("{}: {error:#}", fault.what));
+            assert!(read() != before && read().contains(fault.change.1), "{}", fault.what);
+        }
+    }
+}
