@@ -6,6 +6,7 @@
 //! `blocked`, not `late`.
 
 mod failed;
+mod resets;
 
 use loadlab_record::Histogram;
 use loadlab_record::expr::Expr;
@@ -96,6 +97,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         unfair(summary),
         feed_exhausted(summary),
         failed::all_failed(summary),
+        resets::resent_after_reset(summary),
         tail(summary, grounds),
         few_samples(summary),
         ended_early(summary),

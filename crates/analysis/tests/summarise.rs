@@ -196,6 +196,43 @@ fn where_every_request_failed_that_is_said_and_no_longer_load_is_advised() {
 }
 
 #[test]
+fn requests_that_were_sent_again_after_a_reset_may_have_failed() {
+    let check = |resent: u64, expect: &str, doubts: &[(&str, bool)]| {
+        let mut runs = [load("main", 0.0, 9_900, 1, 10.0)];
+        let m = &mut runs[0].measured;
+        (m.counts.due, m.counts.started) = (10_000, 10_000);
+        m.counts.failures.add(Failure::Reset, 100);
+        m.series.response_failed.record_n(MS, 100);
+        (m.connections.requests_resent, m.connections.resent_after_reset) = (resent + 1, resent);
+        let expect = [Expr::parse(expect).unwrap()];
+        let s = summarise(TrialInput { expect: &expect, ..input(closed(1), &runs) });
+        assert_eq!(kinds(&s), doubts, "{resent}, {expect:?}");
+        s
+    };
+    let (doubted, grave) = ([("resent_after_reset", false)], [("resent_after_reset", true)]);
+    check(0, "errors < 2%", &[]);
+    check(9, "errors < 2%", &[]);
+    let s = check(90, "errors < 2%", &doubted);
+    assert_eq!(
+        s.doubts[0].evidence,
+        "90 of 10,000 requests (0.9 %) were sent again because a connection that had been used before was reset without an \
+         answer; if the server had read them, 1.9 % of the requests failed instead of 1.0 %"
+    );
+    // What is expected depends on it.
+    let s = check(900, "errors < 2%", &grave);
+    assert!(
+        s.doubts[0].evidence.ends_with("instead of 1.0 %, and `errors < 2%` does not hold"),
+        "{:?}",
+        s.doubts
+    );
+    assert_eq!(s.verdict, Verdict::Invalid);
+    check(5, "failed <= 104", &grave);
+    check(900, "availability > 95%", &grave);
+    // It fails anyway.
+    assert_eq!(check(900, "errors < 1%", &doubted).verdict, Verdict::Fail);
+}
+
+#[test]
 fn spread_of_goodput_takes_whole_ticks_of_the_window() {
     let tick = |from_s: f64, to_s: f64, ok, in_window| Tick {
         load: "main".into(),

@@ -250,6 +250,12 @@ fn a_reset_that_may_have_come_before_reading_is_reported_as_sent_again_or_failed
     let (failed, again) = (n(&json, "requests.failed"), n(&json, "connections.requests_resent"));
     assert_eq!(failed + again, faults, "{json:#}");
     assert_eq!(requests, n(&json, "requests.started") + again, "{json:#}");
+    // Who reads how many failed also reads how many more it may have been.
+    assert_eq!(json["connections"]["resent_after_reset"].as_u64().unwrap_or(0), again, "{json:#}");
+    let doubts = json["doubts"].as_array().expect("doubts");
+    let doubt = doubts.iter().find(|doubt| doubt["kind"] == "resent_after_reset");
+    assert_eq!(doubt.is_some(), again > 0, "{json:#}");
+    assert!(doubt.is_none_or(|doubt| doubt["grave"] == false), "nothing was expected: {json:#}");
 }
 
 fn closing_after_some_answers_costs_nothing_when_it_is_said() {

@@ -301,9 +301,13 @@ pub struct Connections {
     /// Those that were already open, left by an earlier load to the same place. Not included in the two above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reused: u64,
-    /// Requests sent again on a new connection because the server had closed the idle one before it saw any byte of
-    /// them. Not failures, not counted twice.
+    /// Requests sent again on a new connection because the idle one ended without an answer. Not failures, not counted
+    /// twice.
     pub requests_resent: u64,
+    /// Of these, requests whose connection was reset without a sign that the server had closed it before: it may have read
+    /// them. Only requests that are safe to repeat are sent again then.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resent_after_reset: u64,
     /// Most open at one time (within a tenth of a second).
     pub peak: u64,
     /// Time to open those that are held, before the load began; `null` if none are.
@@ -337,6 +341,7 @@ impl Connections {
         self.opened += other.opened;
         self.reused += other.reused;
         self.requests_resent += other.requests_resent;
+        self.resent_after_reset += other.resent_after_reset;
         self.own_limits.merge(other.own_limits);
     }
 }

@@ -268,10 +268,13 @@ impl TrialPage {
             ));
         }
         if s.connections.requests_resent > 0 {
-            list.push(format!(
-                "{} on a connection the server had closed",
-                plural(s.connections.requests_resent, "request was sent again", "requests were sent again")
-            ));
+            let resent =
+                plural(s.connections.requests_resent, "request was sent again", "requests were sent again");
+            let after = match s.connections.resent_after_reset {
+                0 => String::new(),
+                n => format!(", {} of them after a reset", figures::number(n as f64)),
+            };
+            list.push(format!("{resent} on another connection{after}"));
         }
         if let Some(drain_s) = s.drain_s {
             list.push(format!("drained in {}", seconds(drain_s)));

@@ -77,9 +77,10 @@ fn reported(report: &str, trials: &[Trial], claims: &mut Claims) {
     claims.claim(names == SIEGE.map(|(name, _, _)| name), || format!("siege's rows in report.md: {names:?}"));
     for trial in trials {
         for (name, path, unit) in SIEGE {
-            let value = match path {
-                "" => trial.number("bytes/received") / trial.number("elapsed_s"),
-                path => trial.number(path) * unit,
+            let value = match (path, path.strip_prefix("response_ms/")) {
+                ("", _) => trial.number("bytes/received") / trial.number("elapsed_s"),
+                (_, Some(time)) => trial.time_ms(time),
+                (path, None) => trial.number(path) * unit,
             };
             let cell = table.as_ref().and_then(|table| table.cell(name, trial.value("users")));
             claims.claim(shows(cell, value), || {
@@ -90,7 +91,8 @@ fn reported(report: &str, trials: &[Trial], claims: &mut Claims) {
     claims.claim(report.contains("Throughput over users"), || "report.md has no curve over users".to_owned());
 }
 
-/// The level that is named is the one with the most throughput for its response time.
+/// The level that is named is the one with the most throughput for its response time, which by Little's law is users over
+/// throughput.
 fn scalability(report: &str, trials: &[Trial], claims: &mut Claims) -> Result<()> {
     let report: Value = serde_json::from_str(report).context("the JSON report")?;
     let curve = &report["scalability"][0];
@@ -101,7 +103,8 @@ fn scalability(report: &str, trials: &[Trial], claims: &mut Claims) -> Result<()
         claims.same("goodput of a level", number(level, "goodput/0"), trial.number("rate_per_s/ok"));
         claims.same("p50 of a level", number(level, "p50_ms"), trial.number("response_ms/p50"));
     }
-    let power = |trial: &Trial| trial.number("rate_per_s/ok") / trial.number("response_ms/p50");
+    let users_of = |trial: &Trial| trial.value("users").parse().unwrap_or(f64::NAN);
+    let power = |trial: &Trial| trial.number("rate_per_s/ok").powi(2) / users_of(trial);
     let best = (0..trials.len()).max_by(|a, b| power(&trials[*a]).total_cmp(&power(&trials[*b])));
     let key = match best {
         Some(0) => "knee_at_most_users",

@@ -86,6 +86,11 @@ impl Trial {
         number(&self.summary, path)
     }
 
+    /// A figure of the response times as reports show it: its lower bound, its value, or the estimate from too few.
+    pub fn time_ms(&self, name: &str) -> f64 {
+        self.number(&format!("response_ms/over_ms/{name}|response_ms/{name}|response_ms/{name}_estimate"))
+    }
+
     /// Asserts something about numbers of the summary: see [`Claims::hold`].
     pub fn hold(&self, claims: &mut Claims, assertions: &[&str]) {
         for assertion in assertions {

@@ -98,9 +98,8 @@ impl Shown {
                     Some(value) => {
                         claims.claim(shows(cell, value * in_tables), || format!("{}, not {value}", what()));
                     }
-                    None => claims.claim(cell.is_some_and(|cell| cell.starts_with(['–', '~'])), || {
-                        what() + ", not –"
-                    }),
+                    // A lower bound, an estimate, or a dash.
+                    None => claims.claim(cell.is_some_and(|cell| !cell.is_empty()), what),
                 }
                 cells.extend(cell.map(|cell| cell.split(" (").next().unwrap_or(cell).to_owned()));
             }

@@ -1,7 +1,9 @@
 //! Tables of a Markdown report, read as a person does: by heading and row, with the amount that a cell shows.
 
-/// What a cell may differ from the record by: of its last digit.
+/// What a cell may differ from the record by: of its last digit, and where that is left of the point, of the value, since
+/// numbers have four digits at most.
 const ROUNDED: f64 = 0.55;
+const FOUR_DIGITS: f64 = 0.0006;
 
 /// A table.
 pub struct Table {
@@ -55,17 +57,35 @@ fn amount(cell: &str) -> Option<(f64, f64)> {
     let (digits, rest) = cell.split_at(ends);
     let number: f64 = digits.replace(',', "").parse().ok()?;
     let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let unit = scale(rest.split('(').next().unwrap_or_default().trim())?;
+    let unit = rest.split('(').next().unwrap_or_default().trim();
+    if unit.starts_with(['m', 'h']) && unit != "ms" {
+        return Some((1e3 * seconds(cell.split(' ').next()?)?, 1e3));
+    }
+    let unit = scale(unit)?;
     Some((number * unit, unit / 10_f64.powi(decimals as i32)))
+}
+
+/// The seconds of `1h02m03s`.
+fn seconds(text: &str) -> Option<f64> {
+    let mut seconds = 0.0;
+    for part in text.split_inclusive(['h', 'm', 's']) {
+        let unit = match part.chars().last()? {
+            'h' => 3600.0,
+            'm' => 60.0,
+            _ => 1.0,
+        };
+        seconds += unit * part.trim_end_matches(['h', 'm', 's']).parse::<f64>().ok()?;
+    }
+    Some(seconds)
 }
 
 /// What one of a unit is; `None`: the unit is not known.
 fn scale(unit: &str) -> Option<f64> {
     let base = unit.strip_suffix("/s").unwrap_or(unit);
     Some(match base {
+        "ns" => 1e-6,
         "µs" => 1e-3,
         "s" => 1e3,
-        "min" => 60e3,
         "KiB" => 1024.0,
         "MiB" => 1024.0 * 1024.0,
         "GiB" => 1024.0 * 1024.0 * 1024.0,
@@ -76,7 +96,13 @@ fn scale(unit: &str) -> Option<f64> {
 
 /// Whether a cell shows a value, with the digits it has.
 pub fn shows(cell: Option<&str>, value: f64) -> bool {
-    cell.and_then(amount).is_some_and(|(shown, digit)| (shown - value).abs() <= ROUNDED * digit)
+    if let Some(least) = cell.and_then(|cell| cell.strip_prefix("< ")) {
+        return amount(least).is_some_and(|(least, _)| (0.0..least).contains(&value));
+    }
+    let close = |(shown, digit): (f64, f64)| {
+        (shown - value).abs() <= (ROUNDED * digit).max(FOUR_DIGITS * value.abs())
+    };
+    cell.and_then(amount).is_some_and(close)
 }
 
 #[cfg(test)]
@@ -106,6 +132,9 @@ mod tests {
             ("1.29 MiB/s", 1.29 * 1024.0 * 1024.0),
             ("1,586", 1586.0),
             ("0 B", 0.0),
+            ("830 ns", 0.00083),
+            ("1m05s", 65e3),
+            ("> 1h02m03s", 3_723e3),
         ] {
             let (is, _) = amount(cell).unwrap_or_else(|| panic!("{cell}"));
             assert!((is - value).abs() < 1e-9 * value.max(1.0), "{cell}: {is}");
@@ -114,6 +143,8 @@ mod tests {
             assert_eq!(amount(none), None, "{none}");
         }
         assert!(shows(Some("1.00 s"), 1004.0) && !shows(Some("1.00 s"), 1010.0) && !shows(Some("–"), 0.0));
+        assert!(shows(Some("12,350/s"), 12_345.6) && !shows(Some("12,350/s"), 12_300.0));
+        assert!(shows(Some("< 0.01 %"), 0.004) && !shows(Some("< 0.01 %"), 0.01));
         assert!(shows(Some("0.25 %"), 0.2477) && !shows(Some("0.25 %"), 0.26));
         assert!(shows(Some("0"), 0.0) && !shows(Some("1"), 0.0) && !shows(Some("1,305"), 1306.0));
     }

@@ -49,7 +49,7 @@ const SYSTEMS: [Planted; 10] = [
 ];
 
 /// Nothing holds it back.
-const NOTHING: Planted = Planted { plan: "tiers", case: "nothing", lever: None, block_s: "2" };
+const NOTHING: Planted = Planted { plan: "links", case: "nothing", lever: None, block_s: "2" };
 /// How often it is asked, how many sessions run at a time, and how many of them may call a lever.
 const IDLE_SESSIONS: usize = 40;
 const IDLE_AT_A_TIME: usize = 4;
@@ -226,7 +226,8 @@ fn judged(system: &Planted, name: String, said: &Value) -> Answer {
             first["name"] == wanted && first["call"] == "binds" && why["is_first_apart"] == true
         }
         (Some(_), None) => false,
-        (None, _) => levers.iter().filter(is_called).count() == 0,
+        // Something was asked, and nothing is called.
+        (None, first) => first.is_some() && levers.iter().filter(is_called).count() == 0,
     };
     let raised = levers.first().map(|first| &first["raised"][0]["is_as_predicted"]);
     let found = why["found"].as_str().or(said["trouble"].as_str()).unwrap_or("nothing");

@@ -336,6 +336,12 @@ impl Recorder {
         self.batch.connections.requests_resent += 1;
     }
 
+    /// The same after a reset that does not show whether the server had read the request.
+    pub fn resent_after_reset(&mut self) {
+        self.resent();
+        self.batch.connections.resent_after_reset += 1;
+    }
+
     /// A connection was closed.
     pub fn closed(&mut self) {
         self.open -= 1;

@@ -340,10 +340,14 @@ impl<'r> Worker<'r> {
             return self.complete(ops, id, now, false, ResponseBytes::default());
         }
         let answered = exchange.answered;
-        if rested && self.may_resend(exchange, error) && ops.unseen(id) {
-            // The server had closed the idle connection before it saw the request.
+        let unread = is_unread(exchange, error);
+        if rested && self.may_resend(exchange, unread) && ops.unseen(id) {
             self.shut(ops, id);
-            self.measure.recorder.resent();
+            match unread {
+                // The server had closed the idle connection before it saw the request.
+                true => self.measure.recorder.resent(),
+                false => self.measure.recorder.resent_after_reset(),
+            }
             self.slots.exchanges[exchange_id as usize].resent = true;
             return self.connect(ops, id, host, now);
         }
@@ -472,18 +476,23 @@ impl<'r> Worker<'r> {
         self.slots.exchanges[id as usize].stash = stash;
     }
 
-    /// Whether the request may be sent again after it met an idle connection that was being closed.
-    ///
-    /// A peer that closes in good order sends its FIN before it resets what comes too late (EPIPE, if a send is
-    /// reported first). A bare reset does not show what the peer had read: it looks the same whether its kernel
-    /// discarded the request unread, in a race with the close, or its program read it and gave up before anything was
-    /// acknowledged. Then only requests that are safe to repeat are sent again, as browsers do (RFC 9110 §9.2.2).
-    fn may_resend(&self, exchange: &Exchange, error: Option<i32>) -> bool {
+    /// Whether the request may be sent again after it met an idle connection that was being closed. One that the server
+    /// may have read is only if it is safe to repeat, as browsers do (RFC 9110 §9.2.2).
+    fn may_resend(&self, exchange: &Exchange, unread: bool) -> bool {
         let request = &self.spec.requests[exchange.request as usize];
-        let closed_first = matches!(error, None | Some(libc::EPIPE));
-        let nothing_sent = exchange.unsent == exchange.length;
-        !exchange.answered && !exchange.resent && (closed_first || nothing_sent || request.safe)
+        !exchange.answered && !exchange.resent && (unread || request.safe)
     }
+}
+
+/// Whether the end of the connection shows that the server did not read the request, if none of it was acknowledged.
+///
+/// A peer that closes in good order sends its FIN before it resets what comes too late (EPIPE, if a send is reported
+/// first). A bare reset does not show what the peer had read: it looks the same whether its kernel discarded the request
+/// unread, in a race with the close, or its program read it and gave up before anything was acknowledged.
+fn is_unread(exchange: &Exchange, error: Option<i32>) -> bool {
+    let closed_first = matches!(error, None | Some(libc::EPIPE));
+    let nothing_sent = exchange.unsent == exchange.length;
+    closed_first || nothing_sent
 }
 
 impl<'r, O: Ops<'r>> Sink<O> for Worker<'r> {

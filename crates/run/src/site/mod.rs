@@ -41,6 +41,8 @@ pub struct RunningSystem {
     ports: Ports,
     /// Seed commands that were run for the longest-lived components that are up.
     pub(crate) seeded: Option<(String, Vec<plan::Command>)>,
+    /// Every component that is started may be sampled later.
+    pub(crate) is_all_profiled: bool,
     /// Components that list their functions for a profile, if Node runs them.
     lists: BTreeSet<String>,
     /// Their processes, whose lists outlive them, and the folders they run in.
@@ -82,6 +84,7 @@ impl RunningSystem {
             up: Vec::new(),
             ports: Ports::default(),
             seeded: None,
+            is_all_profiled: false,
             lists: BTreeSet::new(),
             listing: Vec::new(),
             beside: Externals::default(),
@@ -238,7 +241,8 @@ impl RunningSystem {
             if Some(lifetime(planned.lifetime)) == longest {
                 self.seeded = None;
             }
-            let is_profiled = case.profile.as_ref().is_some_and(|profile| profile.covers(&planned.name));
+            let of_case = case.profile.as_ref().is_some_and(|profile| profile.covers(&planned.name));
+            let is_profiled = of_case || self.is_all_profiled;
             self.start(index, planned, is_profiled, state)?;
             started.push(planned);
         }

@@ -133,6 +133,8 @@ pub fn why(
         exits: Vec::new(),
         trouble: None,
     };
+    // Which of them is sampled at the end is known when all of them are up.
+    site.is_all_profiled = proof.profiled_s() > 0;
     proof.prove(&mut record, &mut site);
     // A server that is to shut down cleanly may wait for its connections.
     proof.carried.connect_anew(|_| true);

@@ -1,0 +1,57 @@
+//! The doubt about requests that were sent again after a reset. A bare reset looks the same whether the server's kernel
+//! discarded the request unread, in a race with the end of an idle connection, or the server read it and gave up. The first
+//! is no failure, the second is one; nobody outside the server can tell.
+
+use loadlab_record::Failure;
+use loadlab_record::expr::{Expr, SummaryNumbers};
+use loadlab_record::summary::{Doubt, Summary};
+use loadlab_record::units::format_count;
+
+use super::{doubt, percent, share_of};
+
+/// Fewer than one request in a thousand change no share of failures that matters.
+const SHARE: f64 = 0.001;
+
+/// Enough were sent again to matter. Grave if an expectation holds only if none of them was a failure.
+pub(super) fn resent_after_reset(summary: &Summary) -> Option<Doubt> {
+    let resent = summary.connections.resent_after_reset;
+    let share = share_of(resent as f64, summary.requests.started as f64)?;
+    let turned = turned_by(summary, resent);
+    if resent == 0 || share < SHARE && turned.is_none() {
+        return None;
+    }
+    let failed = summary.requests.failed as f64 / summary.requests.started as f64;
+    let so = turned.as_ref().map_or(String::new(), |expr| format!(", and `{expr}` does not hold"));
+    doubt(
+        "resent_after_reset",
+        turned.is_some(),
+        format!(
+            "{} of {} requests ({}) were sent again because a connection that had been used before was reset without an \
+             answer; if the server had read them, {} of the requests failed instead of {}{so}",
+            format_count(resent as f64),
+            format_count(summary.requests.started as f64),
+            percent(share),
+            percent(failed + share),
+            percent(failed),
+        ),
+        "compare the server's own count of requests; on a connection for each request (`--no-keep-alive`, `keep_alive: false`) \
+         every reset counts as a failure",
+    )
+}
+
+/// The first expectation that holds, but would not if each of these requests had failed.
+fn turned_by(summary: &Summary, resent: u64) -> Option<String> {
+    if resent == 0 {
+        return None;
+    }
+    let mut worst = summary.clone();
+    worst.requests.ok = worst.requests.ok.saturating_sub(resent);
+    worst.requests.failed += resent;
+    worst.failures.add(Failure::Reset, resent);
+    let ended = worst.requests.ok + worst.requests.failed;
+    worst.availability = worst.availability.map(|_| worst.requests.ok as f64 / ended as f64);
+    let numbers = SummaryNumbers::new(&worst, &[]);
+    let held = summary.expectations.iter().filter(|expectation| expectation.holds == Some(true));
+    let fails = |text: &str| Expr::parse(text).is_ok_and(|expr| expr.evaluate(&numbers).holds == Some(false));
+    held.map(|expectation| expectation.expr.clone()).find(|text| fails(text))
+}
