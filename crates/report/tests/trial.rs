@@ -192,8 +192,7 @@ fn at_eighty_columns() {
 
     Throughput
       received 61.0 MiB (6.10 MiB/s) · sent 2.29 MiB (234 KiB/s)
-      6.16 in flight on average
-      1 request was sent again on another connection
+      6.16 in flight on average · 1 request was sent again on another connection
 
     Generator
       epoll, 1 thread on core 1 · 94.0 % busy · waited for a core 0.21 %
