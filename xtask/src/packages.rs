@@ -69,6 +69,8 @@ pub const FOR_PLANTED: &[Need] = &[
     need("nats-server", "nats-server", "carries what the agents of a swarm say"),
     need("go", "golang-go", "the same"),
     need("node", "nodejs", "the same"),
+    need("java", "default-jdk-headless", "the same"),
+    need("jcmd", "default-jdk-headless", "names of what Java has compiled"),
     need("python3", "python3", "the same"),
     need("ip", "iproute2", "namespaces for components, joined by links"),
     need("tc", "iproute2", "a link that is narrowed"),

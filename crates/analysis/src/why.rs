@@ -114,17 +114,23 @@ pub fn elasticity(goodput: Effect, factor: f64) -> Effect {
 }
 
 /// The goodput that a change by another factor should give: as elastic as before, up to `most`, where something else
-/// gives. The interval is widened by what a measurement of it will be uncertain by, which is taken to be what the first
-/// one was: it is one for what is going to be measured.
-pub fn predicted(goodput: Effect, factor: f64, to: f64, most: Option<f64>) -> Effect {
+/// gives. The interval is one for what is measured then, so it is widened by what that measurement is uncertain by: `of`,
+/// once it is known, until then as much as the first one.
+pub fn predicted(goodput: Effect, (factor, to): (f64, f64), most: Option<f64>, of: Option<Effect>) -> Effect {
     let scale = to.ln() / factor.ln();
     let centre = goodput.value.ln() * scale;
-    let width = (goodput.high.ln() - goodput.low.ln()) / 2.0;
-    let half = width * (scale * scale + 1.0).sqrt();
+    let first = half_width(goodput) * scale;
+    let second = half_width(of.unwrap_or(goodput));
+    let half = first.hypot(second);
     let most = most.unwrap_or(f64::INFINITY);
-    let low = (centre - half).exp().min(most * (-width).exp());
-    let high = (centre + half).exp().min(most * width.exp());
+    let low = (centre - half).exp().min(most * (-second).exp());
+    let high = (centre + half).exp().min(most * second.exp());
     Effect { value: centre.exp().min(most), low, high: high.max(low) }
+}
+
+/// Half the width of an interval of a ratio, on a logarithmic scale.
+fn half_width(ratio: Effect) -> f64 {
+    (ratio.high.ln() - ratio.low.ln()) / 2.0
 }
 
 #[cfg(test)]
@@ -207,7 +213,7 @@ mod tests {
         let found = effects(&[&dead], 1)[0].unwrap();
         assert_eq!(call(found, 0.05), LeverCall::CannotTell);
         // All of it can be written and read again.
-        for effect in [found, elasticity(found, 0.9), predicted(found, 0.9, 1.1, None)] {
+        for effect in [found, elasticity(found, 0.9), predicted(found, (0.9, 1.1), None, None)] {
             assert!([effect.value, effect.low, effect.high].iter().all(|end| end.is_finite()), "{effect:?}");
         }
     }
@@ -216,14 +222,24 @@ mod tests {
     fn predictions_are_as_elastic_as_what_was_measured() {
         let exact = |value: f64| Effect { value, low: value, high: value };
         // A tenth less costs a tenth: a tenth more brings a tenth.
-        let up = predicted(exact(0.9), 0.9, 1.1, None);
+        let up = predicted(exact(0.9), (0.9, 1.1), None, None);
         assert!((up.value - 1.1).abs() < 1e-9, "{up:?}");
         assert!((elasticity(exact(0.9), 0.9).value - 1.0).abs() < 1e-9);
         // A delay that grows by a tenth and costs 4 %: a tenth less of it brings about as much.
-        let shorter = predicted(exact(0.96), 1.1, 0.9, None);
+        let shorter = predicted(exact(0.96), (1.1, 0.9), None, None);
         assert!((shorter.value - 1.046).abs() < 1e-3, "{shorter:?}");
         // Something else gives at 5 % more.
-        let capped = predicted(Effect { value: 0.9, low: 0.89, high: 0.91 }, 0.9, 1.1, Some(1.05));
+        let first = Effect { value: 0.9, low: 0.89, high: 0.91 };
+        let capped = predicted(first, (0.9, 1.1), Some(1.05), None);
         assert!((capped.value - 1.05).abs() < 1e-9 && capped.low < 1.05 && capped.high > 1.05, "{capped:?}");
+        // A prediction is held against a measurement, which is less certain after fewer rounds.
+        let of =
+            |low: f64, high: f64| predicted(first, (0.9, 1.1), None, Some(Effect { value: 1.0, low, high }));
+        let (exactly, roughly) = (of(1.0, 1.0), of(0.9, 1.1));
+        assert!((exactly.value - roughly.value).abs() < 1e-9);
+        assert!(
+            roughly.low < exactly.low - 0.08 && roughly.high > exactly.high + 0.08,
+            "{exactly:?} {roughly:?}"
+        );
     }
 }

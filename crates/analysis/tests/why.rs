@@ -1,6 +1,6 @@
 //! What a change of one limit does, held against simulated blocks.
 
-use loadlab_analysis::why::{Block, call, effects, elasticity, predicted};
+use loadlab_analysis::why::{Block, FEWEST_ROUNDS, call, effects, elasticity, predicted};
 use loadlab_record::why::{Effect, LeverCall};
 
 use crate::chance::Chance;
@@ -101,17 +101,26 @@ fn a_lever_that_binds_is_called_and_comes_first() {
     assert!(called >= 120 && first >= 198, "called {called}, first {first}, of 200");
 }
 
-/// A raise that is as elastic as the step: the measured gain lies in the prediction in at least nine of ten sessions.
+/// A raise that is as elastic as the step: the measured gain lies in the prediction in at least nine of ten sessions, also
+/// if there was time for fewer rounds of it than of the step.
 #[test]
 fn predictions_hold_what_is_measured_afterwards() {
-    let mut held = 0;
-    for seed in 0..SESSIONS {
-        let down = found(Noise::Normal, seed, &[0.9f64.ln()])[0];
-        let up = found(Noise::Normal, seed + SESSIONS, &[1.1f64.ln()])[0];
-        let predicted = predicted(down, 0.9, 1.1, None);
-        held += usize::from((predicted.low..=predicted.high).contains(&up.value));
-        let elastic = elasticity(down, 0.9);
-        assert!(elastic.low <= elastic.value && elastic.value <= elastic.high);
+    for noise in ALL {
+        let (mut held, mut told) = (0, 0);
+        for seed in 0..SESSIONS {
+            let down = found(noise, seed, &[0.9f64.ln()])[0];
+            let raised = session(noise, seed + SESSIONS, &[1.1f64.ln()]);
+            let shorter = &raised[..2 * FEWEST_ROUNDS as usize + 1];
+            let up = effects(&[shorter], 1)[0].expect("enough rounds");
+            let predicted = predicted(down, (0.9, 1.1), None, Some(up));
+            held += usize::from((predicted.low..=predicted.high).contains(&up.value));
+            told += usize::from(predicted.low > 1.0);
+            let elastic = elasticity(down, 0.9);
+            assert!(elastic.low <= elastic.value && elastic.value <= elastic.high);
+        }
+        assert!((900..1000).contains(&held), "{noise:?}: {held} of {SESSIONS}");
+        // An interval that is wide enough for anything would hold all of them.
+        assert!(told > 200 || !matches!(noise, Noise::Normal | Noise::Drifting), "{noise:?}: {told}");
+        println!("{noise:?}: {held} held, {told} predict a gain");
     }
-    assert!((900..1000).contains(&held), "{held} of {SESSIONS}");
 }

@@ -112,16 +112,22 @@ fn ratio(blocks: &[Value], change: &str) -> Option<f64> {
     (logs.len() >= 2).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-#[test]
-fn an_interrupt_sets_the_planned_value() {
-    let lab = Lab::new();
+/// `loadlab why` at the moment in which a tighter value has been set.
+fn while_tightened(lab: &Lab) -> std::process::Child {
     let plan_file = lab.file("plan.yaml", &plan());
     let out = lab.run_name();
     let mut command =
         lab.command(&["why", &plan_file.display().to_string(), "--block", "2", "--json", "--out", &out]);
-    let mut child = command.spawn().expect("loadlab starts");
+    let child = command.spawn().expect("loadlab starts");
     let set = lab.path().join("set");
     eventually("a tighter value", || std::fs::read_to_string(&set).ok().filter(|text| text.ends_with("9\n")));
+    child
+}
+
+#[test]
+fn an_interrupt_sets_the_planned_value() {
+    let lab = Lab::new();
+    let mut child = while_tightened(&lab);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).expect("it can be signalled");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
@@ -134,13 +140,7 @@ fn an_interrupt_sets_the_planned_value() {
 #[test]
 fn a_kill_leaves_no_process_no_cgroup_and_a_record_that_can_be_read() {
     let lab = Lab::new();
-    let plan_file = lab.file("plan.yaml", &plan());
-    let out = lab.run_name();
-    let mut command =
-        lab.command(&["why", &plan_file.display().to_string(), "--block", "2", "--json", "--out", &out]);
-    let mut child = command.spawn().expect("loadlab starts");
-    let set = lab.path().join("set");
-    eventually("a tighter value", || std::fs::read_to_string(&set).ok().filter(|text| text.ends_with("9\n")));
+    let mut child = while_tightened(&lab);
     child.kill().expect("it can be killed");
     child.wait().expect("it ends");
     // Its guardian takes the system down.

@@ -53,7 +53,7 @@ const FAULTS: [Fault; 6] = [
              if ($unlucky) { return 444; }\n",
         ),
         case: "control",
-        found_by: "requests/failed + connections/requests_resent <= 0.05",
+        found_by: "requests/failed + connections/resent_after_reset|0 <= 0.05",
     },
     Fault {
         lab: "index-page",

@@ -78,6 +78,8 @@ struct Answer {
     calls_another: bool,
     /// What was predicted held what was measured; `None`: nothing was raised.
     is_predicted: Option<bool>,
+    /// Half the width of the prediction, a share of the goodput.
+    half_width: Option<f64>,
     found: String,
 }
 
@@ -101,11 +103,16 @@ pub fn long(sweeps: u32) -> Outcome {
         .filter(|answer| !answer.is_right)
         .map(|answer| format!("{} ({})", answer.name, answer.found))
         .collect();
+    // A prediction that is wide enough for anything shows nothing.
+    let mut widths: Vec<f64> = answers.iter().filter_map(|answer| answer.half_width).collect();
+    widths.sort_by(f64::total_cmp);
+    let width = widths.get(widths.len() / 2).copied().unwrap_or(f64::NAN);
     let words = format!(
         "of {} answers {right} rank the planted lever first and apart from the second; {held} of {} predictions hold what \
-         raising it brought{}",
+         raising it brought, the median one within ± {:.1} %{}",
         answers.len(),
         predicted.len(),
+        100.0 * width,
         if wrong.is_empty() { String::new() } else { format!("; wrong: {}", wrong.join(", ")) }
     );
     let is_enough = held as f64 >= LEAST_PREDICTED * predicted.len() as f64 && !predicted.is_empty();
@@ -126,14 +133,16 @@ pub fn idle() -> Outcome {
             tools.ask(&NOTHING, &format!("nothing {number}"), IDLE_BUDGET, 1)
         })?);
     }
-    let wrong: Vec<&str> = answers.iter().filter(|a| !a.is_right).map(|a| a.found.as_str()).collect();
+    let called: Vec<&str> = answers.iter().filter(|a| a.calls_another).map(|a| a.found.as_str()).collect();
+    // Such an answer says nothing.
+    let untried = answers.iter().filter(|a| !a.is_right && !a.calls_another).count();
     let words = format!(
-        "{} of {} sessions in which nothing binds call a lever{}",
-        wrong.len(),
+        "{} of {} sessions in which nothing binds call a lever, and {untried} tried none{}",
+        called.len(),
         answers.len(),
-        if wrong.is_empty() { String::new() } else { format!(": {}", wrong.join("; ")) }
+        if called.is_empty() { String::new() } else { format!(": {}", called.join("; ")) }
     );
-    ensure!(wrong.len() <= MOST_CALLED, "{words}");
+    ensure!(called.len() + untried <= MOST_CALLED, "{words}");
     Ok(words)
 }
 
@@ -201,7 +210,8 @@ impl Tools {
             }
         };
         let verdict = if answer.is_right { "right" } else { "WRONG" };
-        say(&format!("{:<22} {verdict:<6} {}", answer.name, answer.found));
+        let not_as_predicted = if answer.is_predicted == Some(false) { " (not as predicted)" } else { "" };
+        say(&format!("{:<22} {verdict:<6} {}{not_as_predicted}", answer.name, answer.found));
         Ok(answer)
     }
 }
@@ -229,7 +239,8 @@ fn judged(system: &Planted, name: String, said: &Value) -> Answer {
         // Something was asked, and nothing is called.
         (None, first) => first.is_some() && levers.iter().filter(is_called).count() == 0,
     };
-    let raised = levers.first().map(|first| &first["raised"][0]["is_as_predicted"]);
+    let raised = levers.first().map(|first| &first["raised"][0]);
+    let end = |name: &str| raised?["predicted"][name].as_f64();
     let found = why["found"].as_str().or(said["trouble"].as_str()).unwrap_or("nothing");
     let calls_another =
         levers.iter().any(|lever| lever["call"] == "binds" && lever["name"].as_str() != system.lever);
@@ -237,7 +248,8 @@ fn judged(system: &Planted, name: String, said: &Value) -> Answer {
         name,
         is_right,
         calls_another,
-        is_predicted: raised.and_then(Value::as_bool),
+        is_predicted: raised.and_then(|raised| raised["is_as_predicted"].as_bool()),
+        half_width: end("high").zip(end("low")).map(|(high, low)| (high - low) / 2.0),
         found: found.to_owned(),
     }
 }
@@ -266,7 +278,8 @@ mod tests {
     fn an_answer_is_right_only_if_the_planted_lever_is_first_binds_and_is_apart() {
         let planted = planted("tiers", "mid", "mid CPU");
         let said = |name: &str, call: &str, is_first_apart: bool| {
-            let raised = json!([{ "is_as_predicted": true }]);
+            let predicted = json!({ "value": 1.1, "low": 1.08, "high": 1.12 });
+            let raised = json!([{ "is_as_predicted": true, "predicted": predicted }]);
             let levers = json!([{ "name": name, "call": call, "raised": raised }]);
             json!({ "why": { "levers": levers, "is_first_apart": is_first_apart, "found": "so" } })
         };
@@ -278,6 +291,9 @@ mod tests {
         assert!(!is_right(&json!({ "trouble": "it did not come up" })));
         let idle = |said: &Value| judged(&NOTHING, String::new(), said).is_right;
         assert!(idle(&said("mid CPU", "free", true)) && !idle(&said("mid CPU", "binds", true)));
-        assert_eq!(judged(&planted, String::new(), &said("mid CPU", "binds", true)).is_predicted, Some(true));
+        assert!(!judged(&NOTHING, String::new(), &json!({ "why": { "levers": [] } })).calls_another);
+        let answer = judged(&planted, String::new(), &said("mid CPU", "binds", true));
+        assert_eq!(answer.is_predicted, Some(true));
+        assert!(answer.half_width.is_some_and(|half| (half - 0.02).abs() < 1e-9), "{:?}", answer.half_width);
     }
 }

@@ -1,4 +1,4 @@
-//! Planted hot functions: services in four languages, each with a function that takes three quarters of its work. A
+//! Planted hot functions: services in five languages, each with a function that takes three quarters of its work. A
 //! profile has to name it first. Likewise a lock that requests wait for, among threads that have nothing to do. And what
 //! sampling costs, beside seconds without it.
 
@@ -14,8 +14,13 @@ use crate::packages::{FOR_PLANTED, ready};
 use crate::steps::Outcome;
 
 /// The component in each language, and what its function is called.
-const HOT: [(&str, &str); 4] =
-    [("c", "planted_hot"), ("rust", "hot::planted_hot"), ("go", "main.plantedHot"), ("node", "plantedHot")];
+const HOT: [(&str, &str); 5] = [
+    ("c", "planted_hot"),
+    ("rust", "hot::planted_hot"),
+    ("go", "main.plantedHot"),
+    ("node", "plantedHot"),
+    ("java", "plantedHot"),
+];
 /// The planted function has three quarters of the work of its service, and the service does more than that work.
 const LEAST_SHARE: f64 = 0.5;
 /// The most that sampling may cost, a share of the goodput: the interval's far end.

@@ -20,18 +20,23 @@ pub(super) fn resent_after_reset(summary: &Summary) -> Option<Doubt> {
     if resent == 0 || share < SHARE && turned.is_none() {
         return None;
     }
+    // A request that was sent again and failed then is among both.
     let failed = summary.requests.failed as f64 / summary.requests.started as f64;
+    let most = share_of(
+        (summary.requests.failed + resent.min(summary.requests.ok)) as f64,
+        summary.requests.started as f64,
+    )?;
     let so = turned.as_ref().map_or(String::new(), |expr| format!(", and `{expr}` does not hold"));
     doubt(
         "resent_after_reset",
         turned.is_some(),
         format!(
             "{} of {} requests ({}) were sent again because a connection that had been used before was reset without an \
-             answer; if the server had read them, {} of the requests failed instead of {}{so}",
+             answer; if the server had read them, up to {} of the requests failed instead of {}{so}",
             format_count(resent as f64),
             format_count(summary.requests.started as f64),
             percent(share),
-            percent(failed + share),
+            percent(most),
             percent(failed),
         ),
         "compare the server's own count of requests; on a connection for each request (`--no-keep-alive`, `keep_alive: false`) \
@@ -45,7 +50,8 @@ fn turned_by(summary: &Summary, resent: u64) -> Option<String> {
         return None;
     }
     let mut worst = summary.clone();
-    worst.requests.ok = worst.requests.ok.saturating_sub(resent);
+    let resent = resent.min(summary.requests.ok);
+    worst.requests.ok -= resent;
     worst.requests.failed += resent;
     worst.failures.add(Failure::Reset, resent);
     let ended = worst.requests.ok + worst.requests.failed;

@@ -118,6 +118,8 @@ pub fn why(
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
     let is_up_anew = base.system.compose.is_some();
+    // What the load as planned has sampled is not sampled again.
+    let is_profiled = request.budget_ns >= PROFILED_FROM_S * SECOND_NS && base.profile.is_none();
     let mut proof = Proof {
         base,
         request,
@@ -132,9 +134,10 @@ pub fn why(
         made: 0,
         exits: Vec::new(),
         trouble: None,
+        profiled_s: if is_profiled { WARM_UP_S + PROFILED_S } else { 0 },
     };
     // Which of them is sampled at the end is known when all of them are up.
-    site.is_all_profiled = proof.profiled_s() > 0;
+    site.is_all_profiled = proof.profiled_s > 0;
     proof.prove(&mut record, &mut site);
     // A server that is to shut down cleanly may wait for its connections.
     proof.carried.connect_anew(|_| true);
@@ -193,6 +196,8 @@ struct Proof<'a> {
     exits: Vec<Exit>,
     /// What ended it early.
     trouble: Option<String>,
+    /// How long the load takes whose stacks are sampled; 0 if there is none.
+    profiled_s: u64,
 }
 
 /// A load that was measured to its end.
@@ -245,18 +250,11 @@ impl Proof<'_> {
         self.profile(record, site);
     }
 
-    /// How long the load takes whose stacks are sampled; 0 if there is none: too little time, or the load as planned has
-    /// been sampled.
-    fn profiled_s(&self) -> u64 {
-        let is_short = self.request.budget_ns < PROFILED_FROM_S * SECOND_NS;
-        if is_short || self.base.profile.is_some() { 0 } else { WARM_UP_S + PROFILED_S }
-    }
-
     /// Samples the component that binds once more as planned: where its CPU time goes, and where its threads wait.
     fn profile(&mut self, record: &mut Record, site: &mut RunningSystem) {
         let first = &self.facts.levers[0];
         let component = first.component.clone().filter(|_| first.call == LeverCall::Binds);
-        let (Some(component), length_s @ 1..) = (component, self.profiled_s()) else { return };
+        let (Some(component), length_s @ 1..) = (component, self.profiled_s) else { return };
         let mut case = as_load(self.base, FUNCTIONS, length_s);
         case.profile = Some(ProfileSpec { on_wait: true, ..ProfileSpec::of(vec![component]) });
         // What was proven stays so, whatever becomes of this load.
@@ -272,10 +270,17 @@ impl Proof<'_> {
 
     /// Rounds in which levers are tightened, and seconds that are left for raising one; `None` if the budget has too few.
     fn rounds(&mut self, levers: usize, raises: usize) -> Option<(u32, u64)> {
-        let overhead_s = 2 * WARM_UP_S + WARM_UP_S + MEASURED_S + self.profiled_s();
-        let left_s = (self.request.budget_ns / SECOND_NS).saturating_sub(overhead_s);
+        let overhead_s = 2 * WARM_UP_S + WARM_UP_S + MEASURED_S;
+        let mut left_s = (self.request.budget_ns / SECOND_NS).saturating_sub(overhead_s);
         let block_s = self.request.block_s;
-        let fewest_s = rounds_s(u64::from(FEWEST_ROUNDS), levers, block_s);
+        let rounds_s = |changes: usize| rounds_s(u64::from(FEWEST_ROUNDS), changes, block_s);
+        let fewest_s = rounds_s(levers);
+        let raise_s = if raises > 0 { rounds_s(1) } else { 0 };
+        // What more of it brings is asked before where its time goes.
+        if left_s < fewest_s + raise_s + self.profiled_s {
+            self.profiled_s = 0;
+        }
+        left_s = left_s.saturating_sub(self.profiled_s);
         if left_s < fewest_s {
             let budget = format_duration_ns(((fewest_s + overhead_s) * SECOND_NS) as f64);
             self.give_up(format!(
@@ -288,7 +293,7 @@ impl Proof<'_> {
         }
         // What binds comes before what more of it would bring.
         let share = if raises > 0 { LESS_SHARE } else { 1.0 };
-        let less_s = ((left_s as f64 * share) as u64).max(fewest_s);
+        let less_s = ((left_s as f64 * share) as u64).min(left_s.saturating_sub(raise_s)).max(fewest_s);
         let rounds = rounds_within(less_s, levers, block_s);
         Some((u32::try_from(rounds).unwrap_or(u32::MAX), left_s - less_s))
     }
@@ -392,9 +397,8 @@ impl Proof<'_> {
             raised.used = used(self.base, &part.blocks.cores(place, &samples), (lever, raised.factor));
             if place == 0 {
                 let most = next.as_ref().map(|next| next.goodput);
-                raised.predicted = less
-                    .goodput
-                    .map(|less| analysis::predicted(less, lever.less.factor, raised.factor, most));
+                let factors = (lever.less.factor, raised.factor);
+                raised.predicted = less.goodput.map(|less| analysis::predicted(less, factors, most, effect));
                 let both = raised.predicted.zip(effect);
                 raised.is_as_predicted =
                     both.map(|(predicted, e)| (predicted.low..=predicted.high).contains(&e.value));
