@@ -385,11 +385,11 @@ fn too_few(trials: usize, method: Method) -> String {
 }
 
 /// A figure as reported by the trials.
-struct Reported {
+pub(crate) struct Reported {
     base: Spread,
     other: Spread,
     /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not report it.
-    samples: Option<Samples>,
+    pub(crate) samples: Option<Samples>,
     /// Whether the base, or the other, is known only from below.
     bounds: (bool, bool),
     note: Option<String>,
@@ -406,7 +406,11 @@ pub struct Samples {
 }
 
 /// `None`: no trial reports it, or it is a share that is zero everywhere.
-fn read(measure: &Metric, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<Reported> {
+pub(crate) fn read(
+    measure: &Metric,
+    base: &[(u32, &Summary)],
+    other: &[(u32, &Summary)],
+) -> Option<Reported> {
     let values =
         |trials: &[(u32, &Summary)]| -> Vec<Value> { trials.iter().map(|(_, s)| measure.of(s)).collect() };
     let scale = scale_of(measure);
@@ -507,7 +511,7 @@ pub fn judge_with(
 
 /// A mean difference with its standard error.
 #[derive(Clone, Copy, Debug)]
-struct Estimate {
+pub(crate) struct Estimate {
     mean: f64,
     error: f64,
     df: f64,
@@ -516,7 +520,7 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn of(samples: &Samples, method: Method) -> Option<Estimate> {
+    pub(crate) fn of(samples: &Samples, method: Method) -> Option<Estimate> {
         let (mean, error, df, spread) = match method {
             Method::Paired | Method::Sequential => {
                 let differences: Vec<f64> =
@@ -541,7 +545,7 @@ impl Estimate {
         Some(Estimate { mean, error, df, chance, spread })
     }
 
-    fn at(self, confidence: f64) -> Judged {
+    pub(crate) fn at(self, confidence: f64) -> Judged {
         let half = if self.error == 0.0 { 0.0 } else { student::critical(confidence, self.df) * self.error };
         Judged { mean: self.mean, half, confidence, chance: self.chance, spread: self.spread }
     }

@@ -40,6 +40,9 @@ pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comp
         Some(design) => design.compare(&base, &other, control.as_ref(), how.options),
         None => compare(&base, &other, Method::Paired, how.figures, how.options),
     };
+    if let (None, Some(control)) = (how.design, &control) {
+        found = found.beside(&base, control);
+    }
     if how.quick {
         say_quick(&mut found);
     }

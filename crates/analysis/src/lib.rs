@@ -15,6 +15,7 @@
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`mod@pairs`], [`differences`]: whether two cases differ, and by how much; [`parts`]: and where;
 //!   [`hierarchy`]: one level for all of it, first for the figures that matter.
+//! - `control`: what is no larger than chance.
 //! - [`design`]: the same asked after every round, until it is certain; [`sequential`]: the test that is valid at any stop.
 //! - [`bottleneck`]: what saturated first.
 //! - [`bisect`]: the search for the revision that changed a figure.
@@ -36,6 +37,7 @@ pub mod case;
 pub mod changes;
 pub mod compare;
 pub mod components;
+mod control;
 pub mod counter;
 pub mod derived;
 pub mod design;

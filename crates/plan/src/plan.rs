@@ -180,6 +180,8 @@ impl Plan {
         }
         if self.until_certain.is_some() && errors.is_empty() {
             errors.extend(self.never_certain(options));
+        }
+        if errors.is_empty() {
             trials::add_controls(self);
         }
         if errors.is_empty() {
@@ -315,7 +317,9 @@ fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut
     }
     if let Some(trials) = options.trials {
         let (span, node) = overrides::number(sources, "--trials", trials);
-        typed.apply(root, "trials", span, node, problems);
+        // A control that the plan has stays.
+        let is_count = root.get("trials").is_some_and(|trials| trials.get("count").is_some());
+        typed.apply(root, if is_count { "trials.count" } else { "trials" }, span, node, problems);
     }
 }
 

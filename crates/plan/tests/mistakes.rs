@@ -1,6 +1,6 @@
 //! Wrong plans, and the messages people get.
 
-use loadlab_plan::Options;
+use loadlab_plan::{Options, Plan, Revision};
 
 use crate::common::{HEAD, LOAD, briefly, plain};
 
@@ -446,6 +446,8 @@ fn limits_from_what_was_measured() {
         "[{ name: control, m: none }, { name: half, m: \"${measured.control.edge.memory.mean / 2}\" }]";
     let by_case = |more: &str| plan("\"${case.m}\"", CASES, more);
     insta::assert_snapshot!(by_case("trials: 1"), @"");
+    // What is measured once more under another name was measured, too.
+    insta::assert_snapshot!(by_case("trials: { count: 5 }\norder: sequential"), @"");
     insta::assert_snapshot!(by_case("trials: 2\norder: sequential"), @"");
     insta::assert_snapshot!(by_case("trials: 2"), @r"
     plan.yaml:4:59: cases run in turn, so not all trials of the measured case come first
@@ -531,4 +533,70 @@ fn names_the_record_needs_are_no_components() {
         assert!(errors.to_string().contains("plan.yaml:5:5"), "{errors}");
         assert!(errors.to_string().contains("rename the component"), "{errors}");
     }
+}
+
+#[test]
+fn trials_are_a_number_or_until_it_is_certain() {
+    let trials = |trials: &str, rest: &str| {
+        let matrix = "matrix: [{ name: a, m: 1 }, { name: b, m: 2 }]";
+        briefly(&format!("{HEAD}{LOAD}{matrix}\ntrials: {trials}\n{rest}"), &Options::default())
+    };
+    for right in ["5", "{ count: 5 }", "{ count: 3, control: false }", "{ until: certain, at_most: 7 }"] {
+        assert_eq!(trials(right, ""), "", "{right}");
+    }
+    insta::assert_snapshot!(trials("{}", ""), @r"
+    plan.yaml:5:1: `trials` needs one of `until`, `count`
+      hint: trials end when it is certain, or after a number
+    ");
+    insta::assert_snapshot!(trials("{ control: true }", ""), @r"
+    plan.yaml:5:1: `trials` needs one of `until`, `count`
+      hint: trials end when it is certain, or after a number
+    ");
+    insta::assert_snapshot!(trials("{ until: certain, count: 5 }", ""), @r"
+    plan.yaml:5:27: `until` and `count` cannot be combined
+      hint: trials end when it is certain, or after a number
+    ");
+    insta::assert_snapshot!(trials("{ until: sure }", ""), @r"
+    plan.yaml:5:18: `sure` is not a value of `until`: use one of `certain`
+    ");
+    insta::assert_snapshot!(trials("{ count: 5, within: 1%, budget: 5m }", ""), @r"
+    plan.yaml:5:21: `within` needs `until`, which is missing
+      hint: a `count` of trials is judged by `--equivalence-margin`
+    plan.yaml:5:33: `budget` needs `until`, which is missing
+      hint: all trials of a `count` are made
+    ");
+    insta::assert_snapshot!(trials("{ count: 0 }", ""), @r"
+    plan.yaml:5:18: `count` is 0; it must be from 1 to 10000
+    ");
+    insta::assert_snapshot!(trials("{ until: certain }", "order: sequential\n"), @r"
+    plan.yaml:6:1: `order: sequential` cannot be combined with `until: certain`: what is certain rests on a random order
+    ");
+}
+
+#[test]
+fn a_control_is_the_first_case_once_more() {
+    let cases = |trials: &str, options: Options| -> Vec<(String, Option<String>)> {
+        let matrix = "matrix: [{ name: a, m: 1 }, { name: b, m: 2 }]";
+        let text = format!("{HEAD}{LOAD}{matrix}\ntrials: {trials}\n");
+        let plan = Plan::parse("plan.yaml", &text, &options).unwrap();
+        assert_eq!(plan.trials, if trials.contains("until") { 30 } else { options.trials.unwrap_or(5) });
+        plan.cases().iter().skip(2).map(|case| (case.name.clone(), case.control_of.clone())).collect()
+    };
+    let usual = Options::default;
+    let control = vec![("a (control)".to_owned(), Some("a".to_owned()))];
+    assert_eq!(cases("{ count: 5 }", usual()), control);
+    assert_eq!(cases("{ until: certain }", usual()), control);
+    assert_eq!(cases("{ count: 9 }", Options { trials: Some(6), ..usual() }), control, "it stays");
+    // Nobody has asked for it; it would show nothing; there is nothing to compare.
+    assert_eq!(cases("5", usual()), []);
+    assert_eq!(cases("{ count: 5, control: false }", usual()), []);
+    assert_eq!(cases("{ count: 5 }", Options { trials: Some(4), ..usual() }), []);
+    assert_eq!(cases("{ count: 5 }", Options { cases_glob: Some("a".to_owned()), ..usual() }), []);
+    let two =
+        vec![Revision { name: "old".to_owned(), dir: None }, Revision { name: "new".to_owned(), dir: None }];
+    let named =
+        |case: &str| (format!("{case}, revision=old (control)"), Some(format!("{case}, revision=old")));
+    let revisions = cases("5", Options { revisions: two.clone(), ..usual() });
+    assert_eq!(revisions[2..], [named("a"), named("b")]);
+    assert_eq!(cases("5", Options { revisions: two, trials: Some(1), ..usual() }).len(), 2);
 }

@@ -50,6 +50,9 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
     lines
 }
 
+/// Of trials whose base is measured twice.
+const WITH_CONTROL: &str = "; a control shows what is chance";
+
 fn trials(plan: &Plan) -> String {
     let (cases, trials) = (plan.cases().len(), plan.trials);
     if let Some(until) = plan.until_certain {
@@ -60,7 +63,7 @@ fn trials(plan: &Plan) -> String {
              within {within}: at most {}{}{}{}",
             plural(u64::from(trials), "round", "rounds"),
             budget.unwrap_or_default(),
-            if until.has_control { "; a control shows what is chance" } else { "" },
+            if plan.has_control { WITH_CONTROL } else { "" },
             plan.profile.as_ref().map_or(String::new(), |p| format!(" (profile {p})")),
         );
     }
@@ -78,7 +81,8 @@ fn trials(plan: &Plan) -> String {
     };
     let profile = plan.profile.as_ref().map_or(String::new(), |p| format!(" (profile {p})"));
     let quick = if plan.quick { "; a first look: no verdicts on differences" } else { "" };
-    format!("{each}{of_each}{total}{profile}{quick}")
+    let control = if plan.has_control { WITH_CONTROL } else { "" };
+    format!("{each}{of_each}{total}{control}{profile}{quick}")
 }
 
 fn names_of(names: &[&str], most: usize) -> String {

@@ -131,6 +131,7 @@ fn empty() -> Plan {
         axes: Vec::new(),
         trials: 1,
         until_certain: None,
+        has_control: false,
         order: TrialOrder::Interleaved,
         allow_hosts: Vec::new(),
         isolate: Isolation::None,

@@ -632,8 +632,9 @@ pub(crate) static PROFILE: Section = Section {
 pub(crate) static TRIALS: Section = Section {
     id: "trials",
     called: "`trials`",
-    doc: "Trials that go on, round by round, until it is certain how the cases differ.",
+    doc: "Trials that go on, round by round, until it is certain how the cases differ; or a number of them, with a control.",
     keys: &[
+        key("count", Shape::Count(1, MAX_TRIALS), "How often each case is repeated."),
         key("until", Shape::OneOf(&["certain"]), "`certain`: until the figures that matter are settled."),
         key("within", Shape::Share, "Cases that differ by less than this are the same. Default 2%."),
         key("at_most", Shape::Count(1, MAX_TRIALS), "Rounds at most. Default 30."),
@@ -641,7 +642,8 @@ pub(crate) static TRIALS: Section = Section {
             "control",
             Shape::Bool,
             "The case that others are compared with has trials under a second name, too: they show the smallest \
-             difference that is visible, and nothing below it is called better or worse. Default true.",
+             difference that is visible, and nothing below it is called better or worse. Default true; a `count` below 5 \
+             has none.",
         ),
         key(
             "budget",
@@ -649,9 +651,17 @@ pub(crate) static TRIALS: Section = Section {
             "How long all trials together may take: no round begins that would probably take longer.",
         ),
     ],
-    required: &["until"],
-    groups: &[],
-    needs: &[],
+    required: &[],
+    groups: &[Group { keys: &["until", "count"], why: "trials end when it is certain, or after a number" }],
+    needs: &[
+        Need {
+            key: "within",
+            needs: &["until"],
+            hint: "a `count` of trials is judged by `--equivalence-margin`",
+        },
+        Need { key: "at_most", needs: &["until"], hint: "a `count` is the number of trials" },
+        Need { key: "budget", needs: &["until"], hint: "all trials of a `count` are made" },
+    ],
 };
 
 pub(crate) static SECTIONS: &[&Section] = &[

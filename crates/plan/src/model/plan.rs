@@ -30,6 +30,8 @@ pub struct Plan {
     pub trials: u32,
     /// Trials go on until it is certain how the cases differ.
     pub until_certain: Option<UntilCertain>,
+    /// What cases are compared with is measured twice, under two names.
+    pub has_control: bool,
     /// The order of trials.
     pub order: TrialOrder,
     /// Hosts that may be loaded besides loopback.
@@ -67,8 +69,6 @@ pub struct UntilCertain {
     pub within: f64,
     /// How long all trials together may take.
     pub budget_ns: Option<u64>,
-    /// What cases are compared with is measured twice, under two names.
-    pub has_control: bool,
 }
 
 /// The order of trials.

@@ -15,15 +15,28 @@ use crate::text::shorten::shorten;
 const WITHIN: f64 = 0.02;
 const AT_MOST: u64 = 30;
 
+/// Fewer trials decide nothing, and neither does a control of them.
+const FEWEST_COMPARED: u32 = 5;
+
 /// Reads `trials`.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
     let Some(node) = fields.get("trials") else { return };
     if !matches!(node.value, Value::Map(_)) {
         plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
+        // A matrix may be there to be looked at; two revisions are there to be compared.
+        plan.has_control = fields.get("revisions").is_some() && plan.trials >= FEWEST_COMPARED;
         return;
     }
     let Some(of_trials) = r.fields(node, &keys::TRIALS, fields.key_span("trials")) else { return };
-    r.choice(&of_trials, "until");
+    let has_control = r.flag(&of_trials, "control").unwrap_or(true);
+    if of_trials.get("count").is_some() {
+        plan.trials = r.count(&of_trials, "count").unwrap_or(1) as u32;
+        plan.has_control = has_control && plan.trials >= FEWEST_COMPARED;
+        return;
+    }
+    if r.choice(&of_trials, "until").is_none() {
+        return;
+    }
     let at_most = r.count(&of_trials, "at_most").unwrap_or(AT_MOST);
     plan.trials = at_most.min(MAX_TRIALS) as u32;
     let within = of_trials.get("within").and_then(|node| {
@@ -36,8 +49,8 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
         within
     });
     let budget_ns = r.positive_duration(&of_trials, "budget");
-    let has_control = r.flag(&of_trials, "control").unwrap_or(true);
-    plan.until_certain = Some(UntilCertain { within: within.unwrap_or(WITHIN), budget_ns, has_control });
+    plan.has_control = has_control;
+    plan.until_certain = Some(UntilCertain { within: within.unwrap_or(WITHIN), budget_ns });
 }
 
 /// What trials until it is certain need: two cases in random order.
@@ -60,7 +73,9 @@ pub(crate) fn fit(plan: &Plan, cases: usize, fields: &Fields<'_>, problems: &mut
 
 /// Cases that others are compared with, once more under another name.
 pub(crate) fn add_controls(plan: &mut Plan) {
-    if plan.until_certain.is_none_or(|until| !until.has_control) {
+    // Of one case, or one revision, there is no comparison.
+    plan.has_control &= plan.cases.len() > 1 && plan.revisions.len() != 1 && !plan.quick;
+    if !plan.has_control {
         return;
     }
     let names: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
