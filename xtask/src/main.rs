@@ -59,6 +59,8 @@ enum Task {
     Dist(dist::Args),
     /// Write the third-party notices of the binary anew
     Notices,
+    /// Keep the figures of a lab's run, and make the tables of the labs' READMEs from all that are kept
+    Figures(lab::figures::Args),
     /// Check the rules of the house only: imports, the book, links and so on
     House,
     /// Hold a million connections from one process, one request answered on each
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Task::Long(args) => long::run(&args),
         Task::Dist(args) => dist::run(&args),
         Task::Notices => notices::write(),
+        Task::Figures(args) => lab::figures::run(&args),
         Task::House => house::run(),
         Task::BenchMillion(args) => million::run(&args),
         Task::BenchPeers(args) => peers::run(&args),

@@ -6,6 +6,7 @@
 
 mod book;
 mod circles;
+mod evidence;
 mod files;
 mod imports;
 mod leftovers;
@@ -92,6 +93,11 @@ pub const RULES: &[Rule] = &[
     Rule { name: "commands", says: "commands in Markdown are run, or say why not", check: book::commands },
     Rule { name: "links", says: "relative links lead somewhere", check: links::check },
     Rule { name: "code-paths", says: "code that pages name is there", check: links::code_paths },
+    Rule {
+        name: "figures",
+        says: "tables of figures are made from what was measured",
+        check: evidence::check,
+    },
     Rule { name: "words", says: "the field's words, no idiom of our own", check: words::check },
 ];
 

@@ -5,6 +5,7 @@
 mod claims;
 mod edge_tiers;
 pub mod faults;
+pub mod figures;
 mod index_page;
 mod live_page;
 mod message_inserts;

@@ -1,0 +1,336 @@
+//! Figures of the labs' longer runs, which no check makes: for each a committed file, taken from its record, and the tables of
+//! READMEs, which are made from these files. A rule of the house keeps the two the same.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Map, Value, json};
+
+use super::loadlab;
+use super::record::text;
+use crate::command::{LONGEST, captured, program};
+use crate::root::root;
+
+/// Where a table stands in a README: `<!-- figures: PROFILE; COLUMN, COLUMN as HEADING -->` … `<!-- end -->`. A column is a
+/// figure of the record, `ratio of` one (against the case that others are compared with, with the verdict), or `bottleneck`.
+const BEGIN: &str = "<!-- figures: ";
+const CLOSE: &str = " -->";
+const END: &str = "<!-- end -->";
+/// Digits that are kept of a figure, and digits that are shown.
+const KEPT: usize = 6;
+const SHOWN: usize = 3;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The record of a lab's run, whose figures are kept; without it, tables are made from those that are
+    record: Option<PathBuf>,
+}
+
+/// Keeps the figures of a record, and makes the tables of all labs' READMEs.
+///
+/// # Errors
+/// The record is none of a lab's profile, or a README asks for what no file has.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(record) = &args.record {
+        let mut command = program(loadlab());
+        let ran = captured(command.arg("report").arg(record).args(["--format", "json"]), LONGEST)?;
+        let report: Value = serde_json::from_str(&ran.ok("loadlab report")?.stdout).context("the report")?;
+        let manifest = fs::read_to_string(record.join("manifest.json")).context("manifest.json")?;
+        let manifest: Value = serde_json::from_str(&manifest).context("manifest.json")?;
+        let (lab, profile, kept) = kept(&manifest, &report)?;
+        let file = root().join(file_of(&lab, &profile));
+        fs::create_dir_all(file.parent().context("a folder")?)?;
+        fs::write(&file, format!("{kept:#}\n")).with_context(|| file.display().to_string())?;
+        println!("{}", file.display());
+    }
+    for lab in super::LABS {
+        let page = lab.dir().join("README.md");
+        let old = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
+        let file = |profile: &str| fs::read_to_string(root().join(file_of(lab.name, profile))).ok();
+        let (new, _) = with_tables(&old, &file).with_context(|| page.display().to_string())?;
+        if new != old {
+            fs::write(&page, new).with_context(|| page.display().to_string())?;
+            println!("{}", page.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file with the figures of a lab's profile.
+pub fn file_of(lab: &str, profile: &str) -> String {
+    format!("labs/{lab}/figures/{profile}.json")
+}
+
+/// What is kept of a record: its lab, its profile, and the figures.
+fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
+    let lab = text(manifest, "/name");
+    ensure!(super::LABS.iter().any(|known| known.name == lab), "`{lab}` is no lab");
+    ensure!(text(manifest, "/how") == "complete", "the run is not complete");
+    let options: Vec<&str> =
+        manifest["options"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let [option] = options.as_slice() else { bail!("a profile as it stands is kept, not {options:?}") };
+    let profile = option.strip_prefix("--profile ").with_context(|| format!("{option} is no profile"))?;
+    let host = &manifest["host"];
+    let of = format!(
+        "{}, revision {:.12}{}, {} with {} cores, {}",
+        text(manifest, "/started").split('T').next().unwrap_or_default(),
+        text(manifest, "/commit/commit"),
+        if manifest["commit"]["changed"] == true { " with uncommitted changes" } else { "" },
+        text(host, "/cpu"),
+        host["cores"],
+        text(host, "/kernel"),
+    );
+    let cases = report["cases"].as_array().context("no cases")?;
+    let cases: Vec<Value> = cases
+        .iter()
+        .map(|case| {
+            let figures = case["figures"].as_object().into_iter().flatten();
+            let figures = figures.filter(|(_, figure)| figure["median"].is_number()).map(|(name, figure)| {
+                let number = |key: &str| figure[key].as_f64().map(rounded);
+                let (median, min, max) = (number("median"), number("min"), number("max"));
+                (name.clone(), json!({ "unit": figure["unit"], "median": median, "min": min, "max": max }))
+            });
+            json!({
+                "case": case["name"],
+                "verdict": case["verdict"],
+                "bottleneck": case["bottleneck"]["evidence"][0],
+                "figures": figures.collect::<Map<String, Value>>(),
+            })
+        })
+        .collect();
+    let compared = report["comparisons"].as_array().into_iter().flatten();
+    let compared: Vec<Value> = compared
+        .map(|of| {
+            let figures = of["figures"].as_array().into_iter().flatten().map(|figure| {
+                let number = |key: &str| figure[key].as_f64().map(rounded);
+                let (effect, low, high) = (number("effect"), number("low"), number("high"));
+                let name = text(figure, "/figure");
+                let verdict = &figure["verdict"];
+                (name, json!({ "ratio": effect, "low": low, "high": high, "verdict": verdict }))
+            });
+            let figures: Map<String, Value> = figures.collect();
+            json!({ "base": of["base"], "other": of["other"], "figures": figures })
+        })
+        .collect();
+    let trials = &report["trials"];
+    let kept =
+        json!({ "profile": profile, "of": of, "trials": trials, "cases": cases, "comparisons": compared });
+    Ok((lab, profile.to_owned(), kept))
+}
+
+/// A README with its tables made anew, and the profiles that they are of. `file` gives the figures of a profile.
+///
+/// # Errors
+/// A table has no end, no file, or asks for a figure that is not in it.
+pub fn with_tables(page: &str, file: &dyn Fn(&str) -> Option<String>) -> Result<(String, Vec<String>)> {
+    let (mut made, mut rest, mut profiles) = (String::new(), page, Vec::new());
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (asked, after) = after.split_once(CLOSE).context("`figures` without an end")?;
+        let (_, after) = after.split_once(END).with_context(|| format!("{asked}: no `{END}`"))?;
+        let (profile, columns) = asked.split_once(';').with_context(|| format!("{asked}: no columns"))?;
+        let figures = file(profile).with_context(|| format!("no figures of `{profile}` are kept"))?;
+        let figures: Value = serde_json::from_str(&figures).with_context(|| profile.to_owned())?;
+        let table = table(&figures, columns).with_context(|| profile.to_owned())?;
+        made.push_str(&format!("{before}{BEGIN}{asked}{CLOSE}\n\n{table}\n{END}"));
+        profiles.push(profile.to_owned());
+        rest = after;
+    }
+    made.push_str(rest);
+    Ok((made, profiles))
+}
+
+fn table(kept: &Value, columns: &str) -> Result<String> {
+    let columns: Vec<(&str, &str)> = columns
+        .split(',')
+        .map(|column| column.trim())
+        .map(|column| column.split_once(" as ").unwrap_or((column, column)))
+        .collect();
+    let headings: Vec<&str> = columns.iter().map(|(_, heading)| *heading).collect();
+    let mut made = format!("| case | {} |\n|---|{}\n", headings.join(" | "), "---|".repeat(columns.len()));
+    for case in kept["cases"].as_array().context("no cases")? {
+        let cells = columns.iter().map(|(column, _)| cell(kept, case, column));
+        let cells = cells.collect::<Result<Vec<String>>>()?;
+        made.push_str(&format!("| {} | {} |\n", text(case, "/case"), cells.join(" | ")));
+    }
+    let is_invalid = |case: &&Value| text(case, "/verdict") == "invalid";
+    let invalid = kept["cases"].as_array().into_iter().flatten().filter(is_invalid);
+    let invalid: Vec<String> = invalid.map(|case| format!("`{}`", text(case, "/case"))).collect();
+    let trials = kept["trials"].as_u64().context("no trials")?;
+    let of = text(kept, "/of");
+    made.push_str(&format!(
+        "\nProfile `{}`, {trials} trials of each case: the median (smallest … largest). {of}.\n",
+        text(kept, "/profile")
+    ));
+    if !invalid.is_empty() {
+        made.push_str(&format!("A trial or more of {} is INVALID.\n", invalid.join(", ")));
+    }
+    Ok(made)
+}
+
+fn cell(kept: &Value, case: &Value, column: &str) -> Result<String> {
+    let name = text(case, "/case");
+    if column == "bottleneck" {
+        let found = text(case, "/bottleneck");
+        return Ok(if found.is_empty() { "–".to_owned() } else { found.replace('|', "\\|") });
+    }
+    if let Some(figure) = column.strip_prefix("ratio of ") {
+        let mut all = kept["comparisons"].as_array().into_iter().flatten();
+        // The base has none.
+        let Some(of) = all.find(|of| of["other"] == name.as_str()) else { return Ok("1".to_owned()) };
+        let of = &of["figures"][figure];
+        let number = |key: &str| of[key].as_f64().map(|value| number(value, SHOWN));
+        let ratio = number("ratio").with_context(|| format!("{name}: no ratio of `{figure}`"))?;
+        let verdict = text(of, "/verdict").replace('_', " ");
+        let interval = number("low").zip(number("high"));
+        let interval = interval.map_or(String::new(), |(low, high)| format!(" ({low} … {high})"));
+        return Ok(format!("{ratio} ×{interval}, {verdict}"));
+    }
+    let figure = &case["figures"][column];
+    // A percentile of too few requests is known in no trial.
+    let Some(median) = figure["median"].as_f64() else {
+        let is_of_others = kept["cases"].as_array().into_iter().flatten();
+        let mut is_of_others = is_of_others.filter(|case| case["figures"][column].is_object());
+        ensure!(is_of_others.next().is_some(), "no case has a figure `{column}`");
+        return Ok("–".to_owned());
+    };
+    let (scale, unit) = unit(&text(figure, "/unit"), median)?;
+    let shown = |value: f64| number(value / scale, SHOWN);
+    let ends = figure["min"].as_f64().zip(figure["max"].as_f64()).filter(|(min, max)| min != max);
+    let range = ends.map_or(String::new(), |(min, max)| format!(" ({} … {})", shown(min), shown(max)));
+    Ok(format!("{}{unit}{range}", shown(median)))
+}
+
+/// What one of the unit is that an amount is shown in, and how it is written.
+fn unit(unit: &str, amount: f64) -> Result<(f64, &'static str)> {
+    const KIB: f64 = 1024.0;
+    Ok(match unit {
+        "per_s" => (1.0, "/s"),
+        "share" => (0.01, " %"),
+        "s" => (1.0, " s"),
+        "ms" if amount >= 1000.0 => (1000.0, " s"),
+        "ms" => (1.0, " ms"),
+        "bytes" if amount >= KIB * KIB => (KIB * KIB, " MiB"),
+        "bytes" => (KIB, " KiB"),
+        "bytes_per_s" if amount >= KIB * KIB => (KIB * KIB, " MiB/s"),
+        "bytes_per_s" => (KIB, " KiB/s"),
+        "count" | "number" => (1.0, ""),
+        other => bail!("the unit `{other}` is not known here"),
+    })
+}
+
+/// With so many digits, or all of those before the point; thousands apart.
+fn number(value: f64, digits: usize) -> String {
+    let before = if value == 0.0 { 1.0 } else { value.abs().log10().floor() + 1.0 };
+    let decimals = if value.fract() == 0.0 { 0 } else { (digits as f64 - before).max(0.0) as usize };
+    let plain = format!("{value:.decimals$}");
+    let (whole, rest) =
+        plain.split_once('.').map_or((plain.as_str(), None), |(whole, rest)| (whole, Some(rest)));
+    let mut apart = String::new();
+    for (place, digit) in whole.char_indices() {
+        let left = whole.len() - place;
+        if place > 0 && left % 3 == 0 && !apart.ends_with('-') {
+            apart.push(',');
+        }
+        apart.push(digit);
+    }
+    rest.map_or(apart.clone(), |rest| format!("{apart}.{rest}"))
+}
+
+/// With the digits that are kept.
+fn rounded(value: f64) -> f64 {
+    let digits = KEPT - 1;
+    format!("{value:.digits$e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept_of_two() -> Value {
+        let manifest = json!({
+            "name": "edge-tiers", "how": "complete", "options": ["--profile half"], "started": "2026-11-27T10:00:00Z",
+            "commit": { "commit": "0123456789abcdef" }, "host": { "cpu": "A CPU", "cores": 2, "kernel": "Linux 6" },
+        });
+        let figure = |unit: &str, median: f64| json!({ "unit": unit, "median": median, "min": median / 2.0, "max": median * 2.0 });
+        let case = |name: &str, goodput: f64| {
+            let none = json!({ "unit": "ms", "median": null });
+            let figures =
+                json!({ "goodput": figure("per_s", goodput), "p50": figure("ms", 1234.5678), "p99_9": none });
+            json!({ "name": name, "verdict": "none", "bottleneck": { "evidence": ["edge1: throttled"] }, "figures": figures })
+        };
+        let compared =
+            json!([{ "figure": "goodput", "effect": 0.5, "low": 0.48, "high": 0.52, "verdict": "worse" }]);
+        let report = json!({
+            "trials": 5, "cases": [case("control", 12_345.678_9), case("40%", 6_000.0)],
+            "comparisons": [{ "base": "control", "other": "40%", "figures": compared }],
+        });
+        let (lab, profile, kept) = kept(&manifest, &report).unwrap();
+        assert_eq!((lab.as_str(), profile.as_str()), ("edge-tiers", "half"));
+        let of = |options: Value| {
+            super::kept(&json!({ "name": "edge-tiers", "how": "complete", "options": options }), &report)
+        };
+        assert!(of(json!([])).is_err() && of(json!(["--profile half", "--set load.users=1"])).is_err());
+        kept
+    }
+
+    #[test]
+    fn a_table_is_made_from_what_is_kept_of_a_record() {
+        let kept = kept_of_two();
+        assert!(kept["cases"][0]["figures"]["p99_9"].is_null(), "known in no trial");
+        let page = "# A\n\n<!-- figures: half; goodput as ok/s, ratio of goodput as × control, p50, bottleneck -->\nold\n<!-- end -->\nB\n";
+        let file = |profile: &str| (profile == "half").then(|| kept.to_string());
+        let (made, profiles) = with_tables(page, &file).unwrap();
+        assert_eq!(profiles, ["half"]);
+        let rows: Vec<&str> = made.lines().filter(|line| line.starts_with("| ")).collect();
+        assert_eq!(
+            rows,
+            [
+                "| case | ok/s | × control | p50 | bottleneck |",
+                "| control | 12,346/s (6,173 … 24,691) | 1 | 1.23 s (0.617 … 2.47) | edge1: throttled |",
+                "| 40% | 6,000/s (3,000 … 12,000) | 0.500 × (0.480 … 0.520), worse | 1.23 s (0.617 … 2.47) | edge1: throttled |",
+            ]
+        );
+        assert!(
+            made.contains("5 trials of each case")
+                && made.contains("2026-11-27, revision 0123456789ab, A CPU")
+        );
+        assert!(made.starts_with("# A\n") && made.ends_with("<!-- end -->\nB\n") && !made.contains("old"));
+        assert!(!made.contains("INVALID"));
+        let mut spoiled = kept.clone();
+        spoiled["cases"][1]["verdict"] = json!("invalid");
+        let spoiled = with_tables(page, &|_: &str| Some(spoiled.to_string())).unwrap().0;
+        assert!(spoiled.contains("A trial or more of `40%` is INVALID."), "{spoiled}");
+        // Made again it is the same.
+        assert_eq!(with_tables(&made, &file).unwrap().0, made);
+    }
+
+    #[test]
+    fn what_is_not_kept_is_not_made_up() {
+        let kept = kept_of_two();
+        let file = |profile: &str| (profile == "half").then(|| kept.to_string());
+        for asked in ["full; goodput", "half; speed", "half; ratio of p50", "half"] {
+            let page = format!("<!-- figures: {asked} -->\n<!-- end -->\n");
+            assert!(with_tables(&page, &file).is_err(), "{asked}");
+        }
+        assert!(with_tables("<!-- figures: half; goodput -->\n", &file).is_err());
+    }
+
+    #[test]
+    fn numbers_have_three_digits_or_all_before_the_point() {
+        let all = [
+            (0.0, "0"),
+            (0.0123, "0.0123"),
+            (1.5, "1.50"),
+            (12.0, "12"),
+            (123.4, "123"),
+            (1_234_567.8, "1,234,568"),
+        ];
+        for (value, shown) in all {
+            assert_eq!(number(value, SHOWN), shown);
+        }
+        assert_eq!(number(-1234.5, SHOWN), "-1,234");
+        assert_eq!(rounded(123_456.789), 123_457.0);
+    }
+}
