@@ -771,6 +771,27 @@ fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
     slow.check(&[(LimitedConcurrency, None)]);
 }
 
+/// Idle connections of a pool are no requests.
+#[test]
+fn users_who_pause_for_nearly_all_of_their_time_saturate_nothing() {
+    let pausing = |waiting: f64, fastest_ms: u64| {
+        let mut made = made(40, 20, fastest_ms, &[("edge", QUIET), ("db", Does { files: 30, ..QUIET })]);
+        (made.summary.load.think_s, made.summary.concurrency_mean) = (Some(1.0), waiting);
+        made
+    };
+    let made = pausing(0.8, 18);
+    made.check(&[(Nothing, None)]);
+    assert_eq!(made.suspects()[0].text, "nothing was saturated: users paused nearly always");
+    // More wait; or answers are slower than they could be.
+    pausing(12.0, 18).check(&[(Latency, Some("db"))]);
+    let slow = pausing(0.8, 3).suspects();
+    assert_ne!(slow[0].kind, Nothing, "{slow:?}");
+    // Nobody pauses.
+    let mut busy = pausing(0.8, 18);
+    busy.summary.load.think_s = None;
+    busy.check(&[(Latency, Some("db"))]);
+}
+
 fn diagnosis(made: &Made) -> Diagnosis {
     let order = ["edge".to_owned()];
     diagnose(&TrialData {

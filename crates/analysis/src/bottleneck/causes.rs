@@ -147,14 +147,27 @@ fn acknowledgements(_: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> Option<S
     })
 }
 
-/// The open load was answered as it arrived, and hardly more slowly than at its fastest.
+/// Of users who pause, the largest share that waits for an answer at a time, if the pauses and not the system decide how
+/// much they send.
+const FEW_WAIT: f64 = 0.1;
+
+/// The load was answered as it arrived, and hardly more slowly than at its fastest: a rate, or users who pause for nearly
+/// all of their time.
 pub fn keeps_up(trial: &TrialData<'_>) -> bool {
     let s = trial.summary;
     let is_answered =
         s.load.model == "open" && s.rate_per_s.ok >= 0.99 * s.rate_per_s.due && s.rate_per_s.due > 0.0;
     let is_slow =
         s.response_ms.p50.zip(s.response_ms.min).is_none_or(|(p50, min)| p50 > 5.0 * min && p50 > 5.0);
-    is_answered && !is_slow
+    (is_answered || is_pausing(trial)) && !is_slow
+}
+
+/// Users pause for nearly all of their time.
+pub fn is_pausing(trial: &TrialData<'_>) -> bool {
+    let load = &trial.summary.load;
+    let pauses = load.think_s.is_some_and(|s| s > 0.0) || load.pace_s.is_some();
+    let users = load.users.filter(|_| load.model == "closed" && pauses && load.stages.is_empty());
+    users.is_some_and(|users| trial.summary.concurrency_mean <= FEW_WAIT * users as f64)
 }
 
 /// The connections of a component that are all busy while requests wait for one of them.

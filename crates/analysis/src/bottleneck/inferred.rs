@@ -108,8 +108,14 @@ fn per_s(rate: f64) -> String {
 fn inside_whom(trial: &TrialData<'_>) -> Suspect {
     if super::causes::keeps_up(trial) {
         let rate = &trial.summary.rate_per_s;
-        let text =
-            format!("nothing was saturated: {}/s of {}/s due were answered", per_s(rate.ok), per_s(rate.due));
+        let text = match super::causes::is_pausing(trial) {
+            true => "nothing was saturated: users paused nearly always".to_owned(),
+            false => format!(
+                "nothing was saturated: {}/s of {}/s due were answered",
+                per_s(rate.ok),
+                per_s(rate.due)
+            ),
+        };
         return Suspect {
             kind: BottleneckKind::Nothing,
             who: None,
@@ -137,7 +143,7 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
             let text = format!(
                 "no saturated resource found: the latency is inside {name}, which held about {} connections while {} requests were in flight",
                 format_count(held.round()),
-                format_count(in_flight.round())
+                if in_flight < 10.0 { significant(in_flight, 2) } else { format_count(in_flight.round()) }
             );
             (Some(name), text)
         }
