@@ -124,15 +124,24 @@ fn while_tightened(lab: &Lab) -> std::process::Child {
     child
 }
 
+/// What Node leaves in its folder where functions are to have names.
+fn node_logs(lab: &Lab) -> usize {
+    let entries = std::fs::read_dir(lab.path()).expect("a folder").flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("isolate-0x")).count()
+}
+
 #[test]
-fn an_interrupt_sets_the_planned_value() {
+fn an_interrupt_sets_the_planned_value_and_leaves_no_logs_of_a_profile() {
     let lab = Lab::new();
     let mut child = while_tightened(&lab);
+    // With this budget stacks would be sampled, of whatever binds.
+    assert_eq!(node_logs(&lab), 1);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).expect("it can be signalled");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     assert_eq!(lab.lines("set").last().map(String::as_str), Some("10"));
     assert_eq!(lab.left_behind(), Vec::<String>::new());
+    assert_eq!(node_logs(&lab), 0);
     assert_eq!(lab.record().manifest()["how"], "interrupted");
     assert!(lab.record().report("text").contains("nothing yet: the run did not finish"));
 }

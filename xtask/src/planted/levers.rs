@@ -209,6 +209,12 @@ impl Tools {
                 break answer;
             }
         };
+        let left = fs::read_dir(servers::sources().join("levers"))?.flatten();
+        let left = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(".log")).count();
+        ensure!(
+            left == 0 || system.case != "busy thread",
+            "{name}: logs of Node are left in xtask/planted/levers"
+        );
         let verdict = if answer.is_right { "right" } else { "WRONG" };
         let not_as_predicted = if answer.is_predicted == Some(false) { " (not as predicted)" } else { "" };
         say(&format!("{:<22} {verdict:<6} {}{not_as_predicted}", answer.name, answer.found));

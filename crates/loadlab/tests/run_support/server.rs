@@ -130,6 +130,11 @@ fn serve() {
     let at = if ways.everywhere { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
     let listener = TcpListener::bind((at, ways.port)).expect("the port is free");
     println!("{} is listening", ways.name);
+    // As Node does where functions are to have names.
+    if std::env::var("NODE_OPTIONS").is_ok_and(|options| options.contains("--perf-basic-prof")) {
+        let log = format!("isolate-0x1-{}-v8.log", std::process::id());
+        std::fs::write(log, "").expect("the component's folder can be written to");
+    }
     for stream in listener.incoming().flatten() {
         let (ways, counts) = (ways.clone(), counts.clone());
         std::thread::spawn(move || while_open(stream, &ways, &counts));

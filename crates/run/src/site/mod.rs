@@ -581,6 +581,7 @@ impl RunningSystem {
     }
 
     fn take_down(&mut self, state: &TrialState, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
+        self.note_lists();
         let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
         let stays = |u: &Up| stays(u) && !(u.service.is_some() && project_goes);
         let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(stays);
@@ -609,7 +610,7 @@ impl RunningSystem {
         if project_goes {
             failed.extend(self.compose_down(state));
         }
-        self.remove_lists();
+        remove_lists(&mut self.listing);
         failed
     }
 
@@ -626,35 +627,47 @@ impl RunningSystem {
             }
         }
         let own = processes.into_iter().filter(|(name, _)| self.lists.contains(name)).map(|(_, pid)| pid);
-        let with_folder = |pid| (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).ok());
-        let own: Vec<_> = own.map(with_folder).collect();
-        self.listing.extend(own);
+        self.listing.extend(own.map(with_folder));
     }
 
-    /// Removes what processes that have ended leave of a profile: Node has a list of functions in `/tmp`, and a log of each
-    /// isolate in the folder it runs in.
-    fn remove_lists(&mut self) {
-        self.listing.retain(|(pid, folder)| {
-            let is_there = Path::new(&format!("/proc/{pid}")).exists();
-            if !is_there {
-                let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
-                let entries = folder.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-                let end = format!("-{pid}-v8.log");
-                let is_log = |name: &str| name.starts_with("isolate-0x") && name.ends_with(&end);
-                let logs = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_log));
-                logs.for_each(|log| drop(std::fs::remove_file(log.path())));
-            }
-            is_there
-        });
+    /// Processes that list their functions, sampled or not, before they end.
+    fn note_lists(&mut self) {
+        let own = self.up.iter().filter(|up| self.lists.contains(up.component.name()));
+        self.listing.extend(own.flat_map(|up| up.component.pids()).map(with_folder));
     }
 
     /// Takes down whatever is left and removes every trace.
     ///
     /// # Errors
     /// What could not be removed.
-    pub fn close(self) -> Result<(), SiteError> {
-        Ok(self.system.close()?)
+    pub fn close(mut self) -> Result<(), SiteError> {
+        self.note_lists();
+        let closed = self.system.close();
+        remove_lists(&mut self.listing);
+        Ok(closed?)
     }
+}
+
+/// A process, and the folder it runs in.
+fn with_folder(pid: u32) -> (u32, Option<PathBuf>) {
+    (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).ok())
+}
+
+/// Removes what processes that have ended leave of a profile: Node has a list of functions in `/tmp`, and a log of each
+/// isolate in the folder it runs in.
+fn remove_lists(listing: &mut Vec<(u32, Option<PathBuf>)>) {
+    listing.retain(|(pid, folder)| {
+        let is_there = Path::new(&format!("/proc/{pid}")).exists();
+        if !is_there {
+            let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+            let entries = folder.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+            let end = format!("-{pid}-v8.log");
+            let is_log = |name: &str| name.starts_with("isolate-0x") && name.ends_with(&end);
+            let logs = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_log));
+            logs.for_each(|log| drop(std::fs::remove_file(log.path())));
+        }
+        is_there
+    });
 }
 
 /// `cases/CASE/TRIAL/logs` of the folder of a trial's logs.
