@@ -25,7 +25,7 @@ fn two_trials_tell_nothing() {
     How    trials paired by round (1 round), Student's t on the differences of their
            logarithms; one false alarm in 20 comparisons of equal cases at most,
            however many figures (Holm). The trial is the unit, never the request. No
-           control: `trials: { count: N }` in the plan adds one.
+           control.
 
     Figures
     ═══════

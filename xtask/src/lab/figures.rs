@@ -164,7 +164,7 @@ fn table(kept: &Value, columns: &str) -> Result<String> {
         text(kept, "/profile")
     ));
     if !invalid.is_empty() {
-        made.push_str(&format!("A trial or more of {} is INVALID.\n", invalid.join(", ")));
+        made.push_str(&format!("A trial or more of {} is INVALID and left out.\n", invalid.join(", ")));
     }
     Ok(made)
 }
@@ -177,8 +177,11 @@ fn cell(kept: &Value, case: &Value, column: &str) -> Result<String> {
     }
     if let Some(figure) = column.strip_prefix("ratio of ") {
         let mut all = kept["comparisons"].as_array().into_iter().flatten();
-        // The base has none.
-        let Some(of) = all.find(|of| of["other"] == name.as_str()) else { return Ok("1".to_owned()) };
+        let is_base = all.clone().any(|of| of["base"] == name.as_str());
+        // One that is not compared, such as a control, has none.
+        let Some(of) = all.find(|of| of["other"] == name.as_str()) else {
+            return Ok(if is_base { "1" } else { "–" }.to_owned());
+        };
         let of = &of["figures"][figure];
         let number = |key: &str| of[key].as_f64().map(|value| number(value, SHOWN));
         let ratio = number("ratio").with_context(|| format!("{name}: no ratio of `{figure}`"))?;
@@ -263,7 +266,7 @@ mod tests {
         let compared =
             json!([{ "figure": "goodput", "effect": 0.5, "low": 0.48, "high": 0.52, "verdict": "worse" }]);
         let report = json!({
-            "trials": 5, "cases": [case("control", 12_345.678_9), case("40%", 6_000.0)],
+            "trials": 5, "cases": [case("control", 12_345.678_9), case("40%", 6_000.0), case("control (control)", 12_000.0)],
             "comparisons": [{ "base": "control", "other": "40%", "figures": compared }],
         });
         let (lab, profile, kept) = kept(&manifest, &report).unwrap();
@@ -290,6 +293,7 @@ mod tests {
                 "| case | ok/s | × control | p50 | bottleneck |",
                 "| control | 12,346/s (6,173 … 24,691) | 1 | 1.23 s (0.617 … 2.47) | edge1: throttled |",
                 "| 40% | 6,000/s (3,000 … 12,000) | 0.500 × (0.480 … 0.520), worse | 1.23 s (0.617 … 2.47) | edge1: throttled |",
+                "| control (control) | 12,000/s (6,000 … 24,000) | – | 1.23 s (0.617 … 2.47) | edge1: throttled |",
             ]
         );
         assert!(
@@ -301,7 +305,7 @@ mod tests {
         let mut spoiled = kept.clone();
         spoiled["cases"][1]["verdict"] = json!("invalid");
         let spoiled = with_tables(page, &|_: &str| Some(spoiled.to_string())).unwrap().0;
-        assert!(spoiled.contains("A trial or more of `40%` is INVALID."), "{spoiled}");
+        assert!(spoiled.contains("A trial or more of `40%` is INVALID and left out."), "{spoiled}");
         // Made again it is the same.
         assert_eq!(with_tables(&made, &file).unwrap().0, made);
     }

@@ -159,14 +159,7 @@ fn control_words(comparison: &Comparison) -> String {
         Some(format!("{} {text}", label(row)))
     };
     if comparison.rows.iter().all(|row| row.visible.is_none()) {
-        // Two records have none.
-        let is_of_a_run = comparison.method == Method::Paired;
-        return if is_of_a_run {
-            " No control: `trials: { count: N }` in the plan adds one."
-        } else {
-            " No control."
-        }
-        .to_owned();
+        return " No control.".to_owned();
     }
     let all: Vec<String> = comparison.rows.iter().filter_map(visible).collect();
     match all.is_empty() {
