@@ -105,6 +105,9 @@ impl Bisection {
         if self.unmeasurable[0] || self.unmeasurable[self.last] {
             return Next::NotCertain(Vec::new());
         }
+        if self.is_at_ends() && self.trials.len() >= self.most_trials {
+            return Next::NotCertain(Vec::new());
+        }
         let ends = [self.trials_of(0), self.trials_of(self.last)];
         let rounds = ends[0].min(ends[1]);
         if ends[0] != ends[1] && rounds < MOST_ROUNDS && self.is_at_ends() {

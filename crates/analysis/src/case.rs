@@ -1,14 +1,11 @@
 //! One case over its trials: which of them its figures are made from, and the value of each figure.
 
+pub use loadlab_record::manifest::TRIALS_FOR_DIFFERENCES;
 use loadlab_record::store::{CaseRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::bottleneck::Diagnosis;
 use crate::metric::{Better, Few, Metric, Value};
-
-/// With fewer trials, the spread between them is itself a guess: of four trials of two equal cases, one in
-/// 35 orders all of one before all of the other by chance alone.
-pub const TRIALS_FOR_DIFFERENCES: usize = 5;
 
 /// Findings of one case.
 #[derive(Clone, Debug)]
@@ -51,6 +48,13 @@ pub struct Spread {
     pub min: Option<f64>,
     /// The largest; [`Value::Over`] when a censored one may be beyond.
     pub max: Value,
+}
+
+impl CaseFindings<'_> {
+    /// It is another case once more: what differs between the two is chance.
+    pub fn is_control(&self) -> bool {
+        self.case.facts.control_of.is_some()
+    }
 }
 
 impl Spread {

@@ -86,12 +86,21 @@ fn of_component(readings: &[&Sample], during: During, asked: During) -> Componen
         pids_max: most(|s| s.pids),
         open_files_max: most(|s| s.open_files),
         // A kill is a single event: it counts fully, wherever in the trial it happened.
-        oom_kills: readings.iter().filter_map(|s| s.oom_kills).max().map(|last| {
-            let first = readings.iter().find_map(|s| s.oom_kills).unwrap_or(0);
-            last - first.min(last)
-        }),
+        oom_kills: kills(readings),
         ..ComponentSummary::default()
     }
+}
+
+/// Kills between the first reading and the last. A component that was started again has a new cgroup, which counts from 0.
+fn kills(readings: &[&Sample]) -> Option<u64> {
+    let mut counts = readings.iter().filter_map(|s| s.oom_kills);
+    let mut before = counts.next()?;
+    let steps = counts.map(|now| {
+        let more = if now < before { now } else { now - before };
+        before = now;
+        more
+    });
+    Some(steps.sum())
 }
 
 /// CPU time of a sample: the sum if the kernel reports it, else its parts.
@@ -268,6 +277,20 @@ mod tests {
         assert_eq!(reported(&[one.clone(), two, read(2.0, Err("gone"))]), (Some(1.0), None, 1));
         assert_eq!(reported(&[one, read(1.0, Err("gone")), read(2.0, Ok(3.0))]), (Some(1.0), Some(3.0), 1));
         assert_eq!(reported(&[read(-1.0, Err("early")), read(1.0, Err("gone"))]), (None, None, 1));
+    }
+
+    #[test]
+    fn kills_are_counted_across_a_restart() {
+        let killed = |counts: &[Option<u64>]| {
+            let read = |oom_kills: &Option<u64>| Sample { oom_kills: *oom_kills, ..Sample::default() };
+            let samples: Vec<Sample> = counts.iter().map(read).collect();
+            kills(&samples.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(killed(&[None, None]), None);
+        assert_eq!(killed(&[Some(1), Some(1), None, Some(3)]), Some(2));
+        // Its cgroup is a new one: killed once before, and once after it was started again.
+        assert_eq!(killed(&[Some(0), Some(1), Some(0), Some(1)]), Some(2));
+        assert_eq!(killed(&[Some(2), Some(2), None, Some(0)]), Some(0));
     }
 
     #[test]

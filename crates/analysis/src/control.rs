@@ -5,15 +5,26 @@ use crate::case::TRIALS_FOR_DIFFERENCES;
 use crate::compare::{Call, Comparison, Estimate, Method, Row, Scale, Side, read};
 
 /// What is said of a difference that is smaller than the smallest visible one.
-pub(crate) const HIDDEN: &str = "the difference is no larger than what the control has by chance";
+const HIDDEN: &str = "the difference is no larger than what the control has by chance";
+/// The same where the smallest visible one is not known.
+const UNKNOWN: &str = "the control has too few rounds to say what difference is visible";
+
+/// Why a difference is not called, given the smallest visible one.
+pub(crate) fn hidden(visible: Option<f64>) -> &'static str {
+    if visible.is_some_and(f64::is_finite) { HIDDEN } else { UNKNOWN }
+}
 
 impl Comparison {
     /// With the smallest visible difference of each figure: the further end of the interval of base and control, at the
     /// confidence of the figure's own. What is smaller is not called.
-    pub(crate) fn beside(mut self, base: &Side<'_>, control: &Side<'_>) -> Comparison {
+    pub fn beside(mut self, base: &Side<'_>, control: &Side<'_>) -> Comparison {
         let confidence = self.options.confidence;
         for row in self.rows.iter_mut().chain(&mut self.details) {
             hold(row, (base, control), confidence);
+        }
+        // Parts were looked at because a figure differed; if none does, there is nothing to be found in them.
+        if !self.rows.iter().any(|row| is_called(row.call)) {
+            self.details.clear();
         }
         self
     }
@@ -26,10 +37,14 @@ fn hold(row: &mut Row, sides: (&Side<'_>, &Side<'_>), confidence: f64) {
     let is_ratio = row.scale == Scale::Ratio;
     row.visible = Some(if is_ratio { furthest.exp_m1() } else { furthest });
     let size = row.effect.map_or(0.0, |e| if is_ratio { e.value.ln().abs() } else { e.value.abs() });
-    if matches!(row.call, Call::Better | Call::Worse | Call::Changed) && size < furthest {
+    if is_called(row.call) && size < furthest {
         row.call = Call::CannotTell;
-        row.note = Some(HIDDEN.to_owned());
+        row.note = Some(hidden(row.visible).to_owned());
     }
+}
+
+fn is_called(call: Call) -> bool {
+    matches!(call, Call::Better | Call::Worse | Call::Changed)
 }
 
 /// How far base and control may be apart, on the scale of the comparison; infinite if that is not known.
@@ -100,5 +115,6 @@ mod tests {
     fn a_control_with_too_few_rounds_shows_nothing() {
         let few = goodput(&[100.0, 101.0, 99.0, 100.0]);
         assert_eq!((few.call, few.visible), (Call::CannotTell, Some(f64::INFINITY)));
+        assert_eq!(few.note.as_deref(), Some(UNKNOWN));
     }
 }

@@ -20,7 +20,7 @@ use crate::compare::{
     Call, Comparison, Effect, Interval, Method, Options, Row, Scale, Side, compared, deciding, directed,
     moved, same_range, scale_of,
 };
-use crate::control::HIDDEN;
+use crate::control::hidden;
 use crate::hierarchy::parts;
 use crate::metric::{Better, Metric, Value};
 use crate::pairs::pairs;
@@ -313,7 +313,7 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
     let few =
         base.iter().chain(&other).find_map(|v| if let Value::Between(few) = v { Some(few) } else { None });
     let note = match (answer.missing, answer.rounds) {
-        _ if is_hidden => Some(HIDDEN.to_owned()),
+        _ if is_hidden => Some(hidden(standing.visible()).to_owned()),
         (0, _) => None,
         (_, 0) if few.is_some() => {
             few.map(|few| format!("{} needs {} requests in each trial", metric.title(), few.needed))

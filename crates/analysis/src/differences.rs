@@ -42,6 +42,7 @@ pub fn pair(cases: &[CaseFindings<'_>], (base, other): (usize, usize), how: Comp
     };
     if let (None, Some(control)) = (how.design, &control) {
         found = found.beside(&base, control);
+        found.left_out.extend(control.left_out.iter().cloned());
     }
     if how.quick {
         say_quick(&mut found);

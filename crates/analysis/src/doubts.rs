@@ -6,57 +6,31 @@
 //! `blocked`, not `late`.
 
 mod failed;
+mod generator;
+mod lateness;
 mod resets;
 
-use loadlab_record::Histogram;
-use loadlab_record::expr::Expr;
-use loadlab_record::histogram::rank_of;
-use loadlab_record::load::OwnLimits;
-use loadlab_record::load::{Series, Tick};
-use loadlab_record::summary::{Doubt, Ended, LoadFacts, LostAgent, PERCENTILES, Stalls, Summary};
+use loadlab_record::load::Tick;
+use loadlab_record::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
+
+pub(crate) use generator::{own_limits_so_far, still_words, throttled_so_far};
+pub(crate) use lateness::{has_due_times, late_is_grave, late_so_far};
 
 use crate::input::Planned;
 use crate::steady;
 use crate::totals::Totals;
 
-/// Lateness below this changes no relevant figure, whatever the response times are: it is the order of one scheduling
-/// hiccup.
-const LATE_FLOOR_NS: f64 = 1e6;
-/// Lateness above this share of a response time is visible in it.
-const LATE_SHARE: f64 = 0.10;
-/// Lateness that spoils a percentile, if it is also more than [`LATE_SHARE`] of the response time there. The rarer it
-/// is, the more is tolerated: the usual request must leave on time, while one in a hundred may hit another task's
-/// time slice (3 ms) on a shared core. So 1 ms on a median of 1 ms condemns a run if it is the rule, and is only
-/// reported if it is the exception.
-const LATE_SPOILS_NS: [(f64, f64); 3] = [(0.5, 0.5e6), (0.9, 1e6), (0.99, 3e6)];
-/// More than one request in a hundred this late: the schedule sent was not the plan's.
-const LATE_GRAVE_NS: f64 = 10e6;
-/// At least this many requests must be that late: with few requests a single hiccup is their 99th percentile.
-const LATE_REQUESTS: f64 = 10.0;
 /// Little's law may be off by this much before it counts as broken.
 const LITTLE_TOLERANCE: f64 = 0.05;
 /// Requests each user must have made before users are compared with what was in flight: below, the edges of the load
 /// weigh more than [`LITTLE_TOLERANCE`].
 const LITTLE_REQUESTS_PER_USER: u64 = 20;
-/// Load threads busier than this have no reserve left to react on time.
-const BUSY_SHARE: f64 = 0.90;
-/// A wait for a core above this share of the median response shows in response times: a request meets such waits when
-/// it is due and when its answer arrives. Many short waits – every thread on a shared machine has them – do not show.
-const RUN_DELAY_SHARE: f64 = 0.10;
-/// Waits that add up to less than this share of the time are ignored.
-const RUN_DELAY_FLOOR: f64 = 0.01;
-/// loadlab itself stopped by a CPU limit for more than this share of the time.
-const THROTTLED_SHARE: f64 = 0.01;
 /// Users far from the median user, above this share of all: one in twenty is beyond chance …
 const UNFAIR_SHARE: f64 = 0.05;
 /// … if the median user had this many requests: with 100, even service times that spread by three times their mean
 /// put fewer users that far off (the count's deviation is then 30 %, and the limit is 50 %).
 const UNFAIR_REQUESTS: u64 = 100;
-/// A machine suspended for longer than this; below, it is only the delay between reading two clocks.
-const SUSPENDED_S: f64 = 1e-3;
-/// A shorter load is mostly its own start and end, which keep a thread busy however much reserve it has.
-const SHORTEST_BUSY_S: f64 = 0.1;
 /// A tail beyond this share of the window shows in every rate of a load with a fixed number of requests.
 const TAIL_SHARE: f64 = 0.10;
 /// Too few samples even for a 90th percentile.
@@ -81,16 +55,16 @@ pub struct Grounds<'a> {
 pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     let mut found: Vec<Doubt> = [
         accounting(grounds),
-        late(summary, grounds),
-        throttled(summary, grounds),
-        stalls(summary, grounds),
-        coarse_ticks(summary),
+        lateness::late(summary, grounds),
+        generator::throttled(summary, grounds),
+        generator::stalls(summary, grounds),
+        generator::coarse_ticks(summary),
         agents_lost(summary),
-        own_limits(summary),
+        generator::own_limits(summary),
         littles_law(summary, grounds),
         users_idle(summary, grounds),
-        generator_cpu(summary, grounds),
-        run_delay(summary, grounds),
+        generator::generator_cpu(summary, grounds),
+        generator::run_delay(summary, grounds),
         in_flight_cap(summary, grounds),
         dropped(summary, grounds),
         backlog(summary, grounds),
@@ -131,196 +105,6 @@ fn accounting(grounds: &Grounds<'_>) -> Option<Doubt> {
     doubt("accounting", true, why.clone(), "this is a bug in loadlab: please report it with the record")
 }
 
-/// Whether requests have due times, which can be missed: the open model, a pace, or thinking. Then lateness decides
-/// whether the generator kept up.
-pub(crate) fn has_due_times(load: &LoadFacts) -> bool {
-    load.model != "closed" || load.pace_s.is_some() || load.think_s.is_some_and(|s| s > 0.0)
-}
-
-/// Requests were noticed later than they were due. Only if requests have due times.
-///
-/// Grave when the reported figures are materially the generator's doing ([`late_is_grave`]). Otherwise reported when
-/// it shows in the tail.
-fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    if !has_due_times(&summary.load) {
-        return None;
-    }
-    late_so_far(&grounds.measured.series)
-}
-
-/// The same for any times, of a load whose requests have due times.
-pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
-    let responses = responses(series);
-    let grave = late_is_grave(series);
-    let shown = [0.99, 0.999].into_iter().any(|q| {
-        let enough = series.late.count() as f64 * (1.0 - q) >= 1.0;
-        let late = quantile_ns(&series.late, q).unwrap_or(0.0);
-        let response = quantile_ns(&responses, q).unwrap_or(0.0);
-        enough && late > LATE_FLOOR_NS.max(LATE_SHARE * response)
-    });
-    if !grave && !shown {
-        return None;
-    }
-    let figures = |of: &Histogram| {
-        let figure = |(name, q)| {
-            quantile_ns(of, q).map_or(String::new(), |ns| format!("{name} {}, ", format_duration_ns(ns)))
-        };
-        let most = format_duration_ns(of.max_ns().unwrap_or(0) as f64);
-        format!("{}at most {most}", [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)].map(figure).concat())
-    };
-    doubt(
-        "late",
-        grave,
-        format!(
-            "requests left after they fell due: {}; response times, this included: {}",
-            figures(&series.late),
-            figures(&responses)
-        ),
-        "lower the rate, give loadlab more cores, or cores that are less busy (`--threads`, `--cpus`), or send the load from another machine",
-    )
-}
-
-/// A percentile of the response times is more than [`LATE_SHARE`] the generator's own lateness, or the schedule that
-/// was sent is not the plan's. Each percentile is compared with the same one of lateness: lateness of one request in
-/// a hundred can move p99, and no percentile below it by more than a hundredth of the requests.
-pub(crate) fn late_is_grave(series: &Series) -> bool {
-    let late = &series.late;
-    let count = late.count() as f64;
-    if count < 2.0 * LATE_REQUESTS {
-        return false;
-    }
-    let responses = responses(series);
-    let at = |of: &Histogram, q: f64| quantile_ns(of, q.min(1.0 - LATE_REQUESTS / count)).unwrap_or(0.0);
-    let spoiled = |(q, floor_ns): (f64, f64)| at(late, q) > floor_ns.max(LATE_SHARE * at(&responses, q));
-    at(late, 0.99) > LATE_GRAVE_NS || LATE_SPOILS_NS.into_iter().any(spoiled)
-}
-
-/// Whether a generator that could not keep up spoils what this run is to show. If requests have due times, lateness
-/// decides. Otherwise the throughput is a lower bound, which is only worth noting – unless an expectation depends on
-/// response times, which include the generator's own queue, or a throughput was missed, for which the system would be
-/// blamed.
-fn shortage_is_grave(summary: &Summary, grounds: &Grounds<'_>) -> bool {
-    if has_due_times(&summary.load) {
-        return late_is_grave(&grounds.measured.series);
-    }
-    summary.expectations.iter().any(|e| {
-        let missed = e.holds != Some(true);
-        figures_in(&e.expr).iter().any(|f| tail_of(f).is_some() || missed && RATES.contains(&f.as_str()))
-    })
-}
-
-/// Figures of throughput in expressions.
-const RATES: [&str; 2] = ["rate", "goodput"];
-
-/// The figures an expression names, without their prefix (`tag.page.p99` is `p99`).
-fn figures_in(expr: &str) -> Vec<String> {
-    let Ok(expr) = Expr::parse(expr) else { return Vec::new() };
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    expr.names().iter().map(|name| last(&name.text)).collect()
-}
-
-/// For a figure that is a time: the share of requests that suffices to move it. `None` for others.
-fn tail_of(figure: &str) -> Option<f64> {
-    let percentile = PERCENTILES.iter().find(|(name, _)| *name == figure).map(|(_, q)| 1.0 - q);
-    percentile.or_else(|| ["max", "mean", "min", "stdev"].contains(&figure).then_some(0.0))
-}
-
-/// All responses, including censored and failed ones at their age.
-fn responses(series: &Series) -> Histogram {
-    let mut all = series.response_ok.clone();
-    all.merge(&series.response_censored);
-    all.merge(&series.response_failed);
-    all
-}
-
-fn quantile_ns(histogram: &Histogram, quantile: f64) -> Option<f64> {
-    histogram.at_rank(rank_of(quantile, histogram.count())).map(|ns| ns as f64)
-}
-
-/// loadlab's own cgroup was stopped by a CPU limit: whole periods in which it saw nothing.
-fn throttled(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let grave = shortage_is_grave(summary, grounds);
-    throttled_so_far(summary.generator.throttled_s?, grounds.load_s, &summary.load, grave)
-}
-
-/// The same for a load so far, and whether a shortage of the generator spoils what this run is to show.
-pub(crate) fn throttled_so_far(
-    throttled_s: f64,
-    load_s: f64,
-    load: &LoadFacts,
-    is_grave: bool,
-) -> Option<Doubt> {
-    let share = share_of(throttled_s, load_s)?;
-    if throttled_s < 1e-3 {
-        return None;
-    }
-    doubt(
-        "throttled",
-        share > THROTTLED_SHARE && is_grave,
-        format!(
-            "loadlab itself was throttled by a CPU limit for {} of a load of {} (summed over cores){}",
-            ms(throttled_s * 1e3),
-            ms(load_s * 1e3),
-            lower_bound(load)
-        ),
-        "raise the CPU limit of the container or session in which loadlab runs",
-    )
-}
-
-/// What a saturated generator means for a throughput.
-fn lower_bound(load: &LoadFacts) -> &'static str {
-    if has_due_times(load) { "" } else { "; the throughput is a lower bound of what the system can do" }
-}
-
-/// loadlab was stopped, or its machine: SIGSTOP, a debugger, a virtual machine that was moved or paused, or cores
-/// that others held for that long.
-///
-/// If requests have due times, lateness decides. Otherwise each gap is in one request of every user, and is grave if
-/// these suffice to move a time that is expected. A suspended machine is always grave: its clock stood still.
-fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let still = summary.generator.stalls;
-    let suspended_s = summary.generator.suspended_s.filter(|s| *s > SUSPENDED_S);
-    if still.count == 0 && suspended_s.is_none() {
-        return None;
-    }
-    let mut words: Vec<String> = still_words(still).into_iter().collect();
-    words.extend(suspended_s.map(|s| format!("this machine was suspended for {}", ms(s * 1e3))));
-    let touched = share_of(
-        still.count as f64 * summary.concurrency_mean,
-        responses(&grounds.measured.series).count() as f64,
-    );
-    let moved = |figure: &String| tail_of(figure).zip(touched).is_some_and(|(tail, share)| share >= tail);
-    let grave = suspended_s.is_some()
-        || match has_due_times(&summary.load) {
-            true => late_is_grave(&grounds.measured.series),
-            false => summary.expectations.iter().any(|e| figures_in(&e.expr).iter().any(moved)),
-        };
-    doubt(
-        "generator_stalled",
-        grave,
-        words.join("; "),
-        "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
-    )
-}
-
-/// The thread that merges the counts of load threads had too little time, and ticks are longer than a second. Counts,
-/// rates and percentiles of the whole load are complete.
-fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
-    let coarse_s = summary.generator.coarse_s;
-    if coarse_s <= 0.0 {
-        return None;
-    }
-    doubt(
-        "coarse_ticks",
-        false,
-        format!(
-            "the thread that merges counts fell behind: {} of the load is in ticks longer than a second",
-            ms(coarse_s * 1e3)
-        ),
-        "totals are complete, but these ticks hide what happened within them: leave loadlab a core, or use fewer tags",
-    )
-}
-
 /// Agents were lost, and part of the load was not sent. What was measured is right, but of a smaller load.
 fn agents_lost(summary: &Summary) -> Option<Doubt> {
     let lost: Vec<&LostAgent> = summary.agents.iter().flat_map(|agent| &agent.lost).collect();
@@ -351,57 +135,6 @@ fn agents_lost(summary: &Summary) -> Option<Doubt> {
         false,
         format!("{who} after {:.0} s: {what}", first.reported_until_s),
         "`summary.json` has each agent's part; run it again for the whole load",
-    )
-}
-
-/// How long loadlab stalled; `None` if it did not.
-pub(crate) fn still_words(still: Stalls) -> Option<String> {
-    let all = match still.count {
-        0 => return None,
-        1 => String::new(),
-        n => format!(", {} times for {} in all", format_count(n as f64), ms(still.total_s * 1e3)),
-    };
-    let (longest, at) = (ms(still.max_s * 1e3), ms(still.max_at_s * 1e3));
-    Some(format!("loadlab stalled for {longest}, {at} into the load{all}"))
-}
-
-/// Connects that failed because loadlab's own machine lacked something. They are counted as failures of the system,
-/// but are not.
-fn own_limits(summary: &Summary) -> Option<Doubt> {
-    own_limits_so_far(summary.connections.own_limits, summary.connections.attempted)
-}
-
-/// The same for attempts so far.
-pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt> {
-    let kinds = [
-        (
-            own.open_files,
-            "no file descriptor was left",
-            "raise the limit on open files (`ulimit -n`), or use `--io uring`, whose sockets need none",
-        ),
-        (
-            own.ports,
-            "no local port was left",
-            "widen `net.ipv4.ip_local_port_range`, connect from several addresses of this machine (`--source`), or keep connections alive",
-        ),
-        (own.memory, "the kernel had no memory for a socket", "free memory, or raise `net.ipv4.tcp_mem`"),
-    ];
-    let met: Vec<_> = kinds.into_iter().filter(|(n, _, _)| *n > 0).collect();
-    if met.is_empty() {
-        return None;
-    }
-    let whys: Vec<String> =
-        met.iter().map(|(n, why, _)| format!("{} because {why}", format_count(*n as f64))).collect();
-    let hints: Vec<&str> = met.iter().map(|(_, _, hint)| *hint).collect();
-    let attempts = format_count(attempted as f64);
-    doubt(
-        "client_limit",
-        true,
-        format!(
-            "of {attempts} connection attempts, limits of loadlab's own machine failed {}",
-            whys.join(", ")
-        ),
-        format!("{}; `loadlab check --preflight` shows this machine's limits", hints.join("; ")),
     )
 }
 
@@ -472,54 +205,6 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             percent(idle)
         ),
         "give loadlab more cores, or cores that are less busy (`--threads`, `--cpus`); throughput here is a lower bound",
-    )
-}
-
-/// Load threads without reserve. In the closed model the throughput is then a lower bound; it is grave only if an
-/// expectation depends on response times, which include the generator's own queue.
-fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let generator = &summary.generator;
-    let share = share_of(generator.cpu_s, generator.threads as f64 * grounds.load_s)?;
-    if share <= BUSY_SHARE || grounds.load_s < SHORTEST_BUSY_S {
-        return None;
-    }
-    let threads = if generator.threads == 1 { "load thread was" } else { "load threads were" };
-    doubt(
-        "generator_cpu",
-        !has_due_times(&summary.load) && shortage_is_grave(summary, grounds),
-        format!(
-            "{} {threads} busy for {} of the time{}",
-            generator.threads,
-            percent(share),
-            lower_bound(&summary.load)
-        ),
-        "give loadlab more cores (`--threads`, `--cpus`), or send the load from another machine",
-    )
-}
-
-/// Load threads that were ready and got no core, for long enough each time to show in response times.
-///
-/// The mean wait is compared with the median response, not the sum of waits with the time: on a machine shared with
-/// the system a busy thread waits for a fifth of its time in slices of microseconds, and no figure shows it.
-fn run_delay(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let generator = &summary.generator;
-    let delay_s = generator.run_delay_s?;
-    let share = share_of(delay_s, generator.threads as f64 * grounds.load_s)?;
-    let each_ns = share_of(delay_s * 1e9, generator.time_slices? as f64)?;
-    let median_ns = quantile_ns(&responses(&grounds.measured.series), 0.5)?;
-    if share <= RUN_DELAY_FLOOR || each_ns <= RUN_DELAY_SHARE * median_ns {
-        return None;
-    }
-    doubt(
-        "cpu_wait",
-        false,
-        format!(
-            "load threads waited {} for a core each time they were ready ({} of the time in total), compared with a median response of {}",
-            format_duration_ns(each_ns),
-            percent(share),
-            format_duration_ns(median_ns)
-        ),
-        "give loadlab and the system under test separate cores (`--cpus`), or expect times to include the wait",
     )
 }
 

@@ -125,14 +125,16 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
 /// The first bottleneck of each case; cases with the same one share a sentence.
 fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
-    for case in cases {
+    // What a control is once more has been asked already.
+    let own = || cases.iter().filter(|case| !case.is_control());
+    for case in own() {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
         match said.iter_mut().find(|(text, _)| *text == first.text) {
             Some((_, names)) => names.push(&case.label),
             None => said.push((&first.text, vec![&case.label])),
         }
     }
-    let sentence = |(text, names): &(&str, Vec<&str>)| match cases.len() {
+    let sentence = |(text, names): &(&str, Vec<&str>)| match own().count() {
         1 => format!("{}.", capital(text)),
         n if names.len() == n => format!("Every case: {text}."),
         _ => format!("{}: {text}.", named(cases, labels, names)),
@@ -245,7 +247,11 @@ fn trial_findings<'a>(
 
 /// Some cases: what distinguishes them from the others, or their names.
 fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String {
-    let facts = cases.iter().map(|c| &c.case.facts);
+    let is_named = |case: &&CaseFindings<'_>| names.contains(&case.label.as_str());
+    if cases.iter().filter(is_named).any(CaseFindings::is_control) {
+        return listed(names);
+    }
+    let facts = cases.iter().filter(|c| !c.is_control()).map(|c| &c.case.facts);
     let is_meant = |facts: &loadlab_record::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
     described(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
 }
@@ -262,7 +268,8 @@ fn listed(names: &[&str]) -> String {
 
 fn tested(run: &RunRecord) -> String {
     let m = &run.manifest;
-    let mut text = match m.cases.len() {
+    let controls = m.cases.iter().filter(|case| case.control_of.is_some()).count();
+    let mut text = match m.cases.len() - controls {
         n if m.why.is_some() => plural(n as u64, "load", "loads"),
         1 => "One case".to_owned(),
         n => format!("{n} cases"),
@@ -280,6 +287,11 @@ fn tested(run: &RunRecord) -> String {
         Some(n) => format!(", {n} trials"),
     });
     text.push_str(if m.cases.len() > 1 && m.why.is_none() { " each" } else { "" });
+    text.push_str(&match controls {
+        0 => String::new(),
+        1 => ", beside a control".to_owned(),
+        n => format!(", beside {n} controls"),
+    });
     if !m.components.is_empty() {
         text.push_str(&format!(
             ", on a system of {}",
@@ -308,15 +320,22 @@ fn made(run: &RunRecord) -> String {
 
 fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let listed = |names: &[&str]| named(cases, labels, names);
+    let own = cases.iter().filter(|c| !c.is_control()).count();
+    // A control passes with the case that it is once more, or not; it is news only if it alone did not.
+    let is_news = |control: &CaseFindings<'_>, verdict: Verdict| {
+        let base = cases.iter().find(|c| control.case.facts.control_of.as_ref() == Some(&c.case.facts.name));
+        verdict != Verdict::Pass && base.is_none_or(|base| base.verdict != verdict)
+    };
     let with = |verdict: Verdict| -> Vec<&str> {
-        cases.iter().filter(|c| c.verdict == verdict).map(|c| c.label.as_str()).collect()
+        let of = cases.iter().filter(|c| c.verdict == verdict && (!c.is_control() || is_news(c, verdict)));
+        of.map(|c| c.label.as_str()).collect()
     };
     let (pass, fail, invalid) = (with(Verdict::Pass), with(Verdict::Fail), with(Verdict::Invalid));
     let mut parts = Vec::new();
     let expected = plural(run.manifest.expect.len() as u64, "expectation", "expectations");
     if run.manifest.expect.is_empty() {
         parts.push("Nothing was expected, so nothing passed or failed.".to_owned());
-    } else if pass.len() == cases.len() {
+    } else if pass.len() == own {
         parts.push(match run.manifest.expect.len() {
             1 => format!("The expectation `{}` held in every case.", run.manifest.expect[0]),
             _ => format!("All {expected} held in every case."),
@@ -325,7 +344,7 @@ fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> Strin
         parts.push(format!(
             "All expectations held in {} of {}: {}.",
             pass.len(),
-            plural(cases.len() as u64, "case", "cases"),
+            plural(own as u64, "case", "cases"),
             listed(&pass)
         ));
     }
@@ -424,7 +443,8 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
     if run.manifest.quick {
         return Some("A quick run: a first look, without a verdict on differences between cases.".to_owned());
     }
-    let fewest = cases.iter().map(|c| c.summaries().count()).min().unwrap_or(0);
+    let compared = cases.iter().filter(|c| !c.is_control());
+    let fewest = compared.map(|c| c.summaries().count()).min().unwrap_or(0);
     let fewest = if run.manifest.until_certain.is_some() { TRIALS_FOR_DIFFERENCES } else { fewest };
     (fewest < TRIALS_FOR_DIFFERENCES).then(|| {
         format!(

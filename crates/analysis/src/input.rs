@@ -53,6 +53,8 @@ pub struct Planned {
     pub drops_when_behind: bool,
     /// CPU limit of each component that has one, in cores.
     pub cpu_limits: BTreeMap<String, f64>,
+    /// Files that components had open before the load, where connections are kept from trial to trial.
+    pub open_files_at_rest: BTreeMap<String, u64>,
     /// Components in the plan's order, which is usually the path of a request.
     pub order: Vec<String>,
     /// Cores of the machine; 0 if unknown.

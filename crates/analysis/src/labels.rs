@@ -12,10 +12,11 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// For these cases, whose values are in the order of `axes`.
+    /// For these cases, whose values are in the order of `axes`. A control goes by the labels of what it is once more.
     pub fn of<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, axes: &[String]) -> Labels {
         let varying = Labels::varying(cases.clone(), axes);
-        if varying.is_empty() || !cases.clone().all(|f| f.name == generated(f)) {
+        let mut own = cases.clone().filter(|f| f.control_of.is_none());
+        if varying.is_empty() || !own.all(|f| f.name == generated(f)) {
             return Labels { heads: vec!["case".to_owned()], axes: Vec::new() };
         }
         Labels { heads: varying.iter().map(|i| axes[*i].clone()).collect(), axes: varying }
@@ -35,7 +36,12 @@ impl Labels {
     pub fn row(&self, case: &CaseFacts) -> Vec<String> {
         match self.axes.is_empty() {
             true => vec![case.name.clone()],
-            false => self.axes.iter().filter_map(|i| case.values.get(*i)).map(|(_, v)| v.clone()).collect(),
+            false => {
+                let values = self.axes.iter().filter_map(|i| case.values.get(*i)).map(|(_, v)| v.clone());
+                let mut row: Vec<String> = values.collect();
+                row.last_mut().into_iter().for_each(|last| last.push_str(again(case)));
+                row
+            }
         }
     }
 
@@ -50,10 +56,16 @@ impl Labels {
             [] | [_] => self.text(case),
             several => {
                 let values = several.iter().filter_map(|i| case.values.get(*i));
-                values.map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(", ")
+                let values: Vec<String> = values.map(|(axis, value)| format!("{axis}={value}")).collect();
+                values.join(", ") + again(case)
             }
         }
     }
+}
+
+/// What the name of a control has beyond that of the case that it is once more: ` (control)`.
+fn again(case: &CaseFacts) -> &str {
+    case.control_of.as_deref().and_then(|base| case.name.strip_prefix(base)).unwrap_or_default()
 }
 
 /// Some of the cases in a few words, if one axis distinguishes them from the others: `size=10000`, `users ≤ 100`.
@@ -126,6 +138,16 @@ mod tests {
         assert_eq!(
             named(&[two("m", "x"), two("l", "y")], &["size", "by"]),
             (axes(&["size", "by"]), axes(&["size=m, by=x", "size=l, by=y"])),
+        );
+        let control = CaseFacts { control_of: Some("size=m, by=x".to_owned()), ..two("m", "x") };
+        let control = CaseFacts { name: "size=m, by=x (control)".to_owned(), ..control };
+        assert_eq!(
+            named(&[two("m", "x"), two("m", "y"), control.clone()], &["size", "by"]),
+            (axes(&["by"]), axes(&["x", "y", "x (control)"])),
+        );
+        assert_eq!(
+            named(&[two("m", "x"), two("l", "y"), control], &["size", "by"]).1[2],
+            "size=m, by=x (control)",
         );
         let grid: Vec<CaseFacts> =
             ["1", "10", "100"].iter().flat_map(|s| ["x", "y"].map(|b| two(s, b))).collect();

@@ -42,7 +42,12 @@ pub struct Level {
 /// Every curve of a run, in the order of its cases. INVALID trials are left out.
 pub fn scalability(cases: &[CaseFindings<'_>]) -> Vec<Scalability> {
     let closed: Vec<(&CaseFindings<'_>, u64)> =
-        cases.iter().filter_map(|c| Some((c, c.case.facts.users?))).collect();
+        // A control is a level once more: it would count twice.
+        cases
+            .iter()
+            .filter(|c| !c.is_control())
+            .filter_map(|c| Some((c, c.case.facts.users?)))
+            .collect();
     let Some((first, _)) = closed.first() else { return Vec::new() };
     // The axis of users: its value is their number, in every case.
     let says = |i: usize| {

@@ -76,10 +76,12 @@ pub enum Answer {
         /// It is the highest of the range; otherwise the maximum number of levels was reached first.
         is_top: bool,
     },
-    /// Not even the lowest level met it.
+    /// No level that was measured met it.
     LessThan {
-        /// The lowest of the range.
+        /// The lowest that was measured.
         level: u64,
+        /// It is the lowest of the range; otherwise the maximum number of levels was reached first.
+        is_bottom: bool,
     },
     /// From `above` on loadlab is saturated, not the system.
     Generator {
@@ -156,9 +158,16 @@ impl Search {
 
     /// What to do next. The same until [`Search::add`] is called.
     pub fn next(&self) -> Next {
-        if self.path.len() >= self.max_levels as usize {
-            return Next::Done(self.answer(false));
+        match self.step() {
+            Next::Measure { .. } if self.path.len() >= self.max_levels as usize => {
+                Next::Done(self.answer(false))
+            }
+            next => next,
         }
+    }
+
+    /// The same, if any number of levels may be measured.
+    fn step(&self) -> Next {
         // A level that contradicts itself is settled first: everything else depends on it.
         if let Some(level) = self.levels().into_iter().find(|l| self.known(*l) == Known::Torn) {
             return Next::Measure { level, again: true };
@@ -261,7 +270,10 @@ impl Search {
             (passed, Some(above)) if is_invalid(above) => Answer::Generator { level: passed, above },
             (Some(level), Some(above)) => Answer::Most { level, above, confirmed: confirmed && !torn },
             (Some(level), None) => Answer::AtLeast { level, is_top: level >= self.high },
-            (None, _) => Answer::LessThan { level: failed.unwrap_or(self.low) },
+            (None, _) => {
+                let level = failed.unwrap_or(self.low);
+                Answer::LessThan { level, is_bottom: level <= self.low }
+            }
         }
     }
 
@@ -338,11 +350,11 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_a_range_is_said() {
-        assert_eq!(run((10, 200), 5).0, Answer::LessThan { level: 10 });
+        assert_eq!(run((10, 200), 5).0, Answer::LessThan { level: 10, is_bottom: true });
         assert_eq!(run((10, 200), 200).0, Answer::AtLeast { level: 200, is_top: true });
         assert_eq!(run((10, 200), 5000).0, Answer::AtLeast { level: 200, is_top: true });
         assert_eq!(run((7, 7), 7).0, Answer::AtLeast { level: 7, is_top: true });
-        assert_eq!(run((7, 7), 6).0, Answer::LessThan { level: 7 });
+        assert_eq!(run((7, 7), 6).0, Answer::LessThan { level: 7, is_bottom: true });
     }
 
     #[test]
@@ -352,6 +364,27 @@ mod tests {
             search.add(level, Outcome::Met);
         }
         assert_eq!(search.next(), Next::Done(Answer::AtLeast { level: 423, is_top: false }));
+    }
+
+    #[test]
+    fn a_search_that_runs_out_says_so_and_one_that_is_done_with_its_last_level_does_not() {
+        let limited = |most: u32, takes: u64| {
+            let mut search = Search::new(1, 1000, most);
+            loop {
+                match search.next() {
+                    Next::Done(answer) => return answer,
+                    Next::Measure { level, .. } => {
+                        search.add(level, if level <= takes { Outcome::Met } else { Outcome::Missed });
+                    }
+                }
+            }
+        };
+        let (answer, path) = run((1, 1000), 500);
+        let levels = path.len() as u32;
+        assert_eq!(limited(levels, 500), answer);
+        assert!(matches!(limited(levels - 1, 500), Answer::Most { confirmed: false, .. }));
+        // The lowest level was not tried: it may do.
+        assert_eq!(limited(3, 0), Answer::LessThan { level: 2, is_bottom: false });
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
     totals.dependence = totals.dependence.or(of_seconds(input.intervals));
     let span = Span::of(input.loads);
     let mut summary = figures(&input, &totals, &span);
+    for (name, component) in &mut summary.components {
+        component.open_files_at_rest = input.planned.open_files_at_rest.get(name).copied();
+    }
     let grounds = Grounds {
         measured: &totals,
         ticks: input.ticks,

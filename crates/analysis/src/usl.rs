@@ -129,6 +129,9 @@ pub enum Refused {
     /// No peak.
     #[error("throughput still grows at the largest level: no peak is in sight")]
     NoPeak,
+    /// No gain at all.
+    #[error("throughput falls from the first user on: there is no peak")]
+    Falls,
     /// The data also allow no peak.
     #[error("a peak can be neither shown nor ruled out: the interval of β includes 0")]
     UnsurePeak,
@@ -346,7 +349,10 @@ fn peak(
     half_errors: f64,
     largest: f64,
 ) -> Result<Peak, Refused> {
-    if beta <= 0.0 || alpha >= 1.0 {
+    if alpha >= 1.0 {
+        return Err(Refused::Falls);
+    }
+    if beta <= 0.0 {
         return Err(Refused::NoPeak);
     }
     let users = ((1.0 - alpha) / beta).sqrt();

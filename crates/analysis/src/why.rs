@@ -39,10 +39,14 @@ pub struct Block {
 pub fn effects(loads: &[&[Block]], changes: usize) -> Vec<Option<Effect>> {
     let confidence = 1.0 - (1.0 - CONFIDENCE) / changes.max(1) as f64;
     let of = |change: usize| {
-        let all = loads.iter().flat_map(|load| load.iter().map(|block| (*load, block)));
-        Differences::of(all.filter_map(|(load, block)| {
-            if block.change == Some(change) { difference(load, block) } else { None }
-        }))
+        let counted = |load: &&[Block]| -> Vec<(u32, f64)> {
+            let of_change = load.iter().filter(|block| block.change == Some(change));
+            of_change.filter_map(|block| Some((block.place, difference(load, block)?))).collect()
+        };
+        let by_load: Vec<Vec<(u32, f64)>> = loads.iter().map(counted).collect();
+        let beside = |all: &Vec<(u32, f64)>| all.windows(2).filter(|two| two[1].0 - two[0].0 == 2).count();
+        let shared = by_load.iter().map(beside).sum();
+        Differences::of(by_load.into_iter().flatten().map(|(_, difference)| difference), shared)
     };
     let all: Vec<Option<Differences>> = (0..changes).map(of).collect();
     let known: Vec<f64> = all.iter().flatten().map(|one| one.variance).collect();
@@ -73,10 +77,12 @@ struct Differences {
     rounds: f64,
     mean: f64,
     variance: f64,
+    /// Pairs of them that share a control.
+    shared: f64,
 }
 
 impl Differences {
-    fn of(values: impl Iterator<Item = f64>) -> Option<Differences> {
+    fn of(values: impl Iterator<Item = f64>, shared: usize) -> Option<Differences> {
         let values: Vec<f64> = values.collect();
         let rounds = values.len() as f64;
         if values.len() < 2 {
@@ -84,7 +90,7 @@ impl Differences {
         }
         let mean = values.iter().sum::<f64>() / rounds;
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (rounds - 1.0);
-        Some(Differences { rounds, mean, variance })
+        Some(Differences { rounds, mean, variance, shared: shared as f64 })
     }
 
     /// Half the width of the interval of the mean: the variance is half its own, half that of all changes.
@@ -93,7 +99,15 @@ impl Differences {
         // The change's own estimate has this weight in all, each other one that of `others`.
         let (own, others) = (0.5 + 0.5 / changes, 0.5 / changes);
         let freedom = (self.rounds - 1.0) / (own * own + (changes - 1.0) * others * others);
-        student::critical(confidence, freedom) * (variance / self.rounds).sqrt()
+        student::critical(confidence, freedom) * (variance * self.alike() / self.rounds).sqrt()
+    }
+
+    /// How many times the variance of the mean is what it would be if the differences were independent. Two that share a
+    /// control have a sixth of their variance in common: of blocks with equal noise a difference has 3/2 of its variance,
+    /// and a control half of whose noise is in both adds 1/4.
+    fn alike(self) -> f64 {
+        let (rounds, shared) = (self.rounds, self.shared / 3.0);
+        (1.0 + shared / rounds) / (1.0 - shared / (rounds * (rounds - 1.0)))
     }
 }
 
@@ -118,14 +132,16 @@ pub fn elasticity(goodput: Effect, factor: f64) -> Effect {
 /// once it is known, until then as much as the first one.
 pub fn predicted(goodput: Effect, (factor, to): (f64, f64), most: Option<f64>, of: Option<Effect>) -> Effect {
     let scale = to.ln() / factor.ln();
+    // A record can hold no infinite number.
+    let bounded = |ln: f64| ln.exp().clamp(1.0 / FURTHEST, FURTHEST);
     let centre = goodput.value.ln() * scale;
     let first = half_width(goodput) * scale;
     let second = half_width(of.unwrap_or(goodput));
     let half = first.hypot(second);
     let most = most.unwrap_or(f64::INFINITY);
-    let low = (centre - half).exp().min(most * (-second).exp());
-    let high = (centre + half).exp().min(most * second.exp());
-    Effect { value: centre.exp().min(most), low, high: high.max(low) }
+    let low = bounded(centre - half).min(most * (-second).exp());
+    let high = bounded(centre + half).min(most * second.exp());
+    Effect { value: bounded(centre).min(most), low, high: high.max(low) }
 }
 
 /// Half the width of an interval of a ratio, on a logarithmic scale.

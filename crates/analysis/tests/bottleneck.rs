@@ -215,6 +215,35 @@ fn bursts_below_a_limit_hold_back_less_than_a_limit_that_is_reached() {
     let reached = Does { cores: 0.19, limit: Some(0.2), throttled: 0.3, ..QUIET };
     made(10, 20, 18, &[("edge", bursts), ("db", reached)])
         .check(&[(CpuLimit, Some("db")), (CpuLimit, Some("edge"))]);
+    // Nor do they come before a thread that is always busy; a memory limit that is met once comes after it, too.
+    let one = Does { cores: 0.98, ..QUIET };
+    made(10, 20, 18, &[("edge", bursts), ("db", one)])
+        .check(&[(OneCore, Some("db")), (CpuLimit, Some("edge"))]);
+    let roomy = Does { memory: 30 << 20, memory_limit: Some(50 << 20), ..QUIET };
+    let mut once = made(10, 20, 18, &[("edge", roomy), ("db", one)]);
+    let last = once.samples.iter_mut().find(|s| s.component == "edge" && s.at_s == 9.0);
+    last.expect("a reading").memory_bytes = Some(49 << 20);
+    once.check(&[(OneCore, Some("db")), (Memory, Some("edge"))]);
+}
+
+/// A moment in which loadlab was stopped is a doubt, and no bottleneck.
+#[test]
+fn a_generator_that_was_throttled_for_a_moment_is_not_blamed() {
+    let throttled = |seconds: f64| {
+        let mut made = made(40, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+        made.summary.load.model = "open".into();
+        made.summary.generator.throttled_s = Some(seconds);
+        let evidence = "loadlab itself was throttled by a CPU limit".to_owned();
+        made.summary.doubts.push(Doubt {
+            kind: "throttled".into(),
+            grave: false,
+            evidence,
+            hint: String::new(),
+        });
+        made
+    };
+    throttled(0.003).check(&[(Nothing, None)]);
+    throttled(1.0).check(&[(Own, Some("loadlab"))]);
 }
 
 #[test]
@@ -264,7 +293,13 @@ fn a_queue_grows_and_falls_and_a_count_stays() {
     assert_eq!((falls.kind, falls.who.as_deref()), (Queue, Some("jobs")));
     // rows stored go up as well, which is fine
     assert_eq!(with_probe("stored", |t| t.min(10.0) * 50.0).kind, Latency);
-    assert_eq!(with_probe("queue.depth", |t| t.min(10.0) * 50.0).kind, Queue);
+    for name in ["queue.depth", "jobQueue", "rabbitmq_queues", "messages_ready"] {
+        assert_eq!(with_probe(name, |t| t.min(10.0) * 50.0).kind, Queue, "{name}");
+    }
+    // Words within words.
+    for name in ["already_sent", "flags_set", "flagged"] {
+        assert_eq!(with_probe(name, |t| t.min(10.0) * 50.0).kind, Latency, "{name}");
+    }
     assert_eq!(with_probe("queue.depth", |t| 5.0 + (t * 7.0) % 3.0).kind, Latency);
 }
 
@@ -765,6 +800,12 @@ fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
     let mut open = made(40, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
     open.summary.load.model = "open".into();
     open.check(&[(Nothing, None)]);
+    // What it needs for this rate happens to be a core.
+    let one = Does { cores: 0.98, ..QUIET };
+    let mut a_core = made(40, 20, 18, &[("edge", one), ("db", QUIET)]);
+    a_core.check(&[(OneCore, Some("edge"))]);
+    a_core.summary.load.model = "open".into();
+    a_core.check(&[(Nothing, None)]);
     // Answered, but slower than possible: it waits for something.
     let mut slow = made(40, 160, 4, &[("edge", QUIET), ("db", QUIET)]);
     slow.summary.load.model = "open".into();

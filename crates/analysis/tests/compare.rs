@@ -165,6 +165,46 @@ fn calls(comparison: &Comparison) -> Vec<(&str, Call)> {
     comparison.rows.iter().map(|r| (&*r.metric.id, r.call)).collect()
 }
 
+/// Of 300 sessions of two cases this far apart, with rounds that differ by 5 % and trials by 3 %: how many have a figure
+/// that is called, and how many beside a control.
+fn called(ratio: f64) -> [usize; 2] {
+    const ROUNDS: usize = 10;
+    let template = trial(1000.0, 10.0, None);
+    let mut called = [0; 2];
+    for seed in 0..300 {
+        let mut chance = Chance::new(seed);
+        let rounds: Vec<f64> = (0..ROUNDS).map(|_| 0.05 * chance.normal()).collect();
+        let mut trials = |ratio: f64| -> Vec<Summary> {
+            let mut one = |round: &f64| {
+                let mut summary = template.clone();
+                summary.rate_per_s.ok = 1000.0 * ratio * (round + 0.03 * chance.normal()).exp();
+                summary.response_ms.p50 = Some(10.0 / ratio * (round + 0.03 * chance.normal()).exp());
+                summary.response_ms.p90 = None;
+                summary
+            };
+            rounds.iter().map(&mut one).collect()
+        };
+        let [base, other, control] = [1.0, ratio, 1.0].map(&mut trials);
+        let alone = compared(&base, &other, Method::Paired);
+        let of = |name: &'static str, trials| Side::of(name, (1..).zip(trials).map(|(n, s)| (n, Some(s))));
+        let beside = alone.clone().beside(&of("a", base.iter()), &of("a (control)", control.iter()));
+        for (count, comparison) in called.iter_mut().zip([alone, beside]) {
+            *count += usize::from(comparison.rows.iter().any(|row| matches!(row.call, Better | Worse)));
+        }
+    }
+    called
+}
+
+#[test]
+fn a_control_takes_alarms_away_and_some_power() {
+    let found = [1.0, 0.98, 0.95, 0.9].map(called);
+    println!("called of 300, alone and beside a control, at 0, 2, 5 and 10 %: {found:?}");
+    assert!(found.iter().all(|[alone, beside]| beside <= alone), "{found:?}");
+    let [equal, _, five_percent, ten_percent] = found;
+    assert!(equal[0] <= 25 && equal[1] <= 10, "{found:?}");
+    assert!(five_percent[1] * 3 > five_percent[0] * 2 && ten_percent[1] >= 290, "{found:?}");
+}
+
 #[test]
 fn each_figure_gets_its_verdict() {
     let (base, other) = (five(1000.0, 10.0, Some(40.0)), five(900.0, 8.0, Some(40.0)));

@@ -216,6 +216,37 @@ fn a_quick_run_gives_no_verdict_on_differences() {
     assert!(findings(&record.into()).no_differences.is_some_and(|why| why.contains("quick")));
 }
 
+#[test]
+fn a_control_is_no_case_of_its_own() {
+    let five = |per_s: u64, expect: &str| -> Vec<TrialRecord> {
+        (1..=5).map(|i| trial(i, Some(summary(per_s, &[expect])))).collect()
+    };
+    let of = |cases: Vec<Vec<TrialRecord>>| {
+        let mut record = run(5, cases);
+        for facts in [&mut record.manifest.cases[2], &mut record.cases[2].facts] {
+            facts.name = "case 0 (control)".to_owned();
+            facts.control_of = Some("case 0".to_owned());
+        }
+        record.into()
+    };
+    let (holds, fails) = ("p50 < 20ms", "p50 < 5ms");
+    // The control lacks a trial: base and other can be compared all the same.
+    let mut control = five(100, holds);
+    control.pop();
+    let record = of(vec![five(100, holds), five(100, holds), control]);
+    let found = findings(&record);
+    assert!(found.statement.tested.starts_with("2 cases (users), 5 trials each, beside a control."));
+    assert_eq!((found.no_differences.as_deref(), found.comparisons.len()), (None, 1));
+    // One that fails alone is news, one that fails with its base is not.
+    let record = of(vec![five(100, holds), five(100, fails), five(100, fails)]);
+    let result = findings(&record).statement.result;
+    assert!(result.starts_with("All expectations held in 1 of 2 cases: “case 0”."), "{result}");
+    assert!(result.contains("Failed: “case 1”, “case 0 (control)” (missed: p50 < 5ms)."), "{result}");
+    let record = of(vec![five(100, fails), five(100, holds), five(100, fails)]);
+    let result = findings(&record).statement.result;
+    assert!(result.ends_with("Failed: “case 0” (missed: p50 < 5ms)."), "{result}");
+}
+
 /// Two seconds of a killed trial; three requests were in flight and one was waiting when it ended.
 fn killed() -> TrialRecord {
     let mut h = Histogram::new();

@@ -22,7 +22,7 @@ fn search(range: (u64, u64), mut trial: impl FnMut(u64) -> Outcome) -> (Answer, 
 
 fn most(answer: Answer) -> u64 {
     match answer {
-        Answer::Most { level, .. } | Answer::AtLeast { level, .. } | Answer::LessThan { level } => level,
+        Answer::Most { level, .. } | Answer::AtLeast { level, .. } | Answer::LessThan { level, .. } => level,
         Answer::Generator { level, .. } => level.unwrap_or(0),
     }
 }

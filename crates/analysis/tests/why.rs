@@ -85,6 +85,19 @@ fn where_nothing_binds_hardly_anything_is_called() {
     }
 }
 
+/// Of a single lever every block has its neighbours' controls.
+#[test]
+fn the_interval_of_a_single_lever_holds_as_often() {
+    for noise in ALL {
+        let is_missed = |seed: &u64| {
+            let effect = found(noise, *seed, &[0.0])[0];
+            !(effect.low..=effect.high).contains(&1.0)
+        };
+        let missed = (0..SESSIONS).filter(is_missed).count();
+        assert!(missed <= MOST_ALARMS, "{noise:?}: {missed} of {SESSIONS}");
+    }
+}
+
 #[test]
 fn a_lever_that_binds_is_called_and_comes_first() {
     let tenth = 0.9f64.ln();

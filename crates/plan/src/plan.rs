@@ -293,7 +293,13 @@ fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut
     // First, so that `--set trials.within=1%` says more about it. What the plan says about it stays.
     if options.until_certain && root.get("trials").is_none_or(|trials| trials.get("until").is_none()) {
         let (span, read) = overrides::read_option(sources, "--until-certain", "trials", "{ until: certain }");
-        let made = read.map(|node| typed.apply(root, "trials", span, node, problems));
+        let control = root.get("trials").and_then(|trials| trials.get("control")).cloned();
+        let made = read.map(|mut node| {
+            if let (Some(control), Value::Map(entries)) = (control, &mut node.value) {
+                entries.push(Entry { key: "control".to_owned(), key_span: span, value: control });
+            }
+            typed.apply(root, "trials", span, node, problems);
+        });
         made.unwrap_or_else(|problem| problems.push(problem));
     }
     if let Some(components) = &options.flame_graphs {
@@ -317,9 +323,13 @@ fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut
     }
     if let Some(trials) = options.trials {
         let (span, node) = overrides::number(sources, "--trials", trials);
-        // A control that the plan has stays.
-        let is_count = root.get("trials").is_some_and(|trials| trials.get("count").is_some());
-        typed.apply(root, if is_count { "trials.count" } else { "trials" }, span, node, problems);
+        // What the plan says of a control stays.
+        let control = root.get("trials").and_then(|trials| trials.get("control")).cloned();
+        let node = match control {
+            Some(control) => overrides::map(span, [("count", node), ("control", control)]),
+            None => node,
+        };
+        typed.apply(root, "trials", span, node, problems);
     }
 }
 

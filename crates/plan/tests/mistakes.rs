@@ -584,12 +584,15 @@ fn a_control_is_the_first_case_once_more() {
     };
     let usual = Options::default;
     let control = vec![("a (control)".to_owned(), Some("a".to_owned()))];
+    assert_eq!(cases("5", usual()), control);
     assert_eq!(cases("{ count: 5 }", usual()), control);
     assert_eq!(cases("{ until: certain }", usual()), control);
-    assert_eq!(cases("{ count: 9 }", Options { trials: Some(6), ..usual() }), control, "it stays");
-    // Nobody has asked for it; it would show nothing; there is nothing to compare.
-    assert_eq!(cases("5", usual()), []);
+    assert_eq!(cases("{ count: 9 }", Options { trials: Some(6), ..usual() }), control);
+    // Nobody wants it; it would show nothing; there is nothing to compare.
     assert_eq!(cases("{ count: 5, control: false }", usual()), []);
+    let six = || Options { trials: Some(6), ..usual() };
+    assert_eq!(cases("{ count: 9, control: false }", six()), [], "it stays so");
+    assert_eq!(cases("5", Options { trials: Some(4), ..usual() }), []);
     assert_eq!(cases("{ count: 5 }", Options { trials: Some(4), ..usual() }), []);
     assert_eq!(cases("{ count: 5 }", Options { cases_glob: Some("a".to_owned()), ..usual() }), []);
     let two =

@@ -19,7 +19,7 @@ fn the_experiment_in_words() {
     How a tier of caching proxies degrades
     when its nodes get little CPU and memory.
     3 cases: control; 1% CPU; 1% CPU + 15MiB
-    5 trials of each case, cases in turn: 15 in all
+    5 trials of each case, cases in turn: 20 in all; a control shows what is chance
     load-balancer: `nginx -c lb.conf`
     load-balancer: restarted for each trial, ready when http://127.0.0.1:18080/health answers
     edge: 4 × `nginx -c edge1.conf -g 'pid ${run.dir}/edge1.pid;'`

@@ -161,7 +161,7 @@ fn figures_are_worked_out_of_figures_of_cases() {
     ");
     insta::assert_snapshot!(brief("  a: { against: \"'get one.ok'\" }\n  b: [1]\n"), @r"
     plan.yaml:18:3: a figure in `derive` needs `value`
-      hint: a sum, difference or product, such as `grouped.elapsed + grouped.drain`
+      hint: a sum, difference, product or quotient, such as `grouped.elapsed + grouped.drain`
     plan.yaml:19:6: expected a sum such as `a.elapsed + b.elapsed`, found a list
     ");
 }

@@ -146,6 +146,10 @@ pub enum UntilEnded {
     NotMeasured,
 }
 
+/// How many trials of each case it takes to compare them. With fewer, the spread between them is itself a guess: of four
+/// trials of two equal cases, one in 35 orders all of one before all of the other by chance alone.
+pub const TRIALS_FOR_DIFFERENCES: usize = 5;
+
 /// Names that mark a case as the one the others are compared with.
 const BASES: [&str; 2] = ["baseline", "control"];
 

@@ -68,7 +68,7 @@ fn case(case: &CaseFindings<'_>, of_plan: &[Metric]) -> Json {
         .iter()
         .map(|t| json!({ "trial": t.number, "trouble": t.trouble, "summary": t.summary }))
         .collect();
-    json!({
+    let mut document = json!({
         "name": facts.name,
         "dir": facts.dir,
         "values": values,
@@ -78,7 +78,11 @@ fn case(case: &CaseFindings<'_>, of_plan: &[Metric]) -> Json {
         "profile": profile::of_case(case.case.trials.iter()).as_ref().map(profiled),
         "figures": figures,
         "trials": trials,
-    })
+    });
+    if let Some(base) = &facts.control_of {
+        document["control_of"] = json!(base);
+    }
+    document
 }
 
 /// Functions of each component with most samples; all stacks are in the record.

@@ -10,6 +10,7 @@ use loadlab_analysis::DiagnosedRun;
 use loadlab_analysis::findings::findings;
 use loadlab_record::summary::{Expectation, Summary, Verdict};
 
+use crate::compose::search::verdict;
 use crate::figures::described;
 use crate::markup::escaped;
 use crate::trial::expectation_words;
@@ -66,14 +67,16 @@ pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String 
 /// them.
 pub fn junit_of_search(run: &DiagnosedRun) -> String {
     let name = escape(&run.manifest.name);
-    let (answer, came) = match &run.manifest.search {
-        Some(search) if search.level.is_some() => (search.found.clone(), "good"),
-        Some(search) if search.found.is_some() => (search.found.clone(), "failure"),
-        _ => (None, "error"),
+    let answer = run.manifest.search.as_ref().and_then(|search| search.found.as_deref());
+    let came = match run.manifest.search.as_ref().map(verdict) {
+        Some(Verdict::Pass) => "good",
+        Some(Verdict::Fail) => "failure",
+        Some(Verdict::Undecided) => "skipped",
+        Some(Verdict::Invalid | Verdict::None) | None => "error",
     };
-    let answer = escape(answer.as_deref().unwrap_or("the search found no answer"));
-    let (failures, errors) = (usize::from(came == "failure"), usize::from(came == "error"));
-    let counts = format!("tests=\"1\" failures=\"{failures}\" errors=\"{errors}\"");
+    let answer = escape(answer.unwrap_or("the search found no answer"));
+    let [failures, errors, skipped] = ["failure", "error", "skipped"].map(|all| usize::from(came == all));
+    let counts = format!("tests=\"1\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"");
     let inside = match came {
         "good" => format!("<system-out>{answer}</system-out>"),
         element => format!("<{element} message=\"{answer}\"/>"),

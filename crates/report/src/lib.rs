@@ -34,6 +34,6 @@ pub use compose::{Layout, brief, compose, layout};
 pub use export::{comparisons_json, csv, json};
 pub use junit::{junit, junit_of, junit_of_search};
 pub use render::html::html;
-pub use render::markdown::markdown;
+pub use render::markdown::{escape as escape_markdown, markdown};
 pub use render::text::text;
 pub use trial::{Trial, trial_text};

@@ -136,9 +136,9 @@ pub fn conduct(
     let began = Instant::now();
     let mut course =
         Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling, began };
-    if let Some(first) = missing.first().filter(|_| has_kept) {
-        // Rounds that were made before may have settled something.
-        course.judge(schedule[*first].1.saturating_sub(1));
+    if has_kept {
+        // Rounds that were made before may have settled something, or all of it.
+        course.judge(missing.first().map_or(plan.trials, |first| schedule[*first].1.saturating_sub(1)));
     }
     for (number, place) in missing.iter().enumerate() {
         if cancel.is_cancelled() || course.done.is_record_lost {

@@ -32,9 +32,18 @@ pub fn rounds_in_random_order(cases: usize, rounds: u32, seed: u64) -> Vec<(usiz
 /// In words: how many it takes at least.
 pub fn check(plan: &Plan) -> Result<(), String> {
     let Some(until) = plan.until_certain.map(manifest::until_certain) else { return Ok(()) };
-    let cases = plan.cases().iter().filter(|case| case.control_of.is_none()).count();
-    let bases = if plan.revisions.is_empty() { 1 } else { cases / plan.revisions.len() };
-    let comparisons = cases.saturating_sub(bases);
+    let cases = || plan.cases().iter().filter(|case| case.control_of.is_none());
+    let bases = match plan.revisions.first() {
+        None => 1,
+        Some(first) => {
+            cases().filter(|case| case.values.last().is_some_and(|(_, v)| *v == first.name)).count()
+        }
+    };
+    let comparisons = if bases == 0 { 0 } else { cases().count() - bases };
+    if comparisons == 0 {
+        let hint = "--case leaves those of the first revision out, or all but one";
+        return Err(format!("there is no case to compare with another\nhint: {hint}"));
+    }
     let design = Design::new(&until, plan.trials, comparisons, &manifest::figures(plan));
     let fewest = design.fewest_rounds();
     if plan.trials as usize >= fewest {

@@ -159,10 +159,11 @@ fn table(kept: &Value, columns: &str) -> Result<String> {
     let invalid: Vec<String> = invalid.map(|case| format!("`{}`", text(case, "/case"))).collect();
     let trials = kept["trials"].as_u64().context("no trials")?;
     let of = text(kept, "/of");
-    made.push_str(&format!(
-        "\nProfile `{}`, {trials} trials of each case: the median (smallest … largest). {of}.\n",
-        text(kept, "/profile")
-    ));
+    let measured = match trials {
+        1 => "one trial of each case".to_owned(),
+        n => format!("{n} trials of each case: the median (smallest … largest)"),
+    };
+    made.push_str(&format!("\nProfile `{}`, {measured}. {of}.\n", text(kept, "/profile")));
     if !invalid.is_empty() {
         made.push_str(&format!("A trial or more of {} is INVALID and left out.\n", invalid.join(", ")));
     }

@@ -636,8 +636,10 @@ fn listeners(lines: &[Evidence], load: During) -> Vec<Listener> {
                 found.entry(key).or_insert_with(|| Listener { drops: 0, queue_max: 0, ..listener.clone() });
             entry.queue_max = entry.queue_max.max(listener.queue_max);
             // Without a line before the load, its first reading serves, though slightly late.
-            let before = *before.entry(key).or_insert(listener.drops_before);
-            entry.drops = listener.drops.saturating_sub(before);
+            let last = before.entry(key).or_insert(listener.drops_before);
+            // Where a server was started again, its socket counts from 0.
+            entry.drops += listener.drops.saturating_sub(*last);
+            *last = listener.drops;
         }
     }
     found.into_values().collect()

@@ -22,7 +22,10 @@ const PRESSURE_SHARE: f64 = 0.2;
 /// Killed for memory, short of it, or at its limit.
 pub fn memory(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
-        let first = own.iter().find(|s| s.oom_kills > own.first().and_then(|f| f.oom_kills));
+        // One that was started again counts from 0.
+        let is_killed = |(before, now): (u64, u64)| now != before && now > 0;
+        let rises = |two: &&[&Sample]| two[0].oom_kills.zip(two[1].oom_kills).is_some_and(is_killed);
+        let first = own.windows(2).find(rises).map(|two| two[1]);
         let times = if kills == 1 { "once".to_owned() } else { format!("{kills} times") };
         let text = format!("{name} ran out of memory: the kernel killed its processes {times}");
         return Some(suspect(name, first.map(|s| s.at_s), text, 1.0));

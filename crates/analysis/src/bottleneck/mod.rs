@@ -35,7 +35,7 @@ use loadlab_record::event::{Event, EventKind};
 use loadlab_record::evidence::{Evidence, Listener};
 use loadlab_record::load::Tick;
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{ComponentSummary, Summary};
+use loadlab_record::summary::{ComponentSummary, Doubt, Summary};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
 pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
@@ -71,6 +71,10 @@ const DISK_SHARE: f64 = 0.6;
 /// A probe whose value falls by this share of its maximum once the load is over is a queue; one that stays is a
 /// count.
 const FALLS_SHARE: f64 = 0.2;
+/// A CPU limit of which less than this share is used is met in bursts.
+const BURSTS_SHARE: f64 = 0.5;
+/// At a limit for less than this share of the load: a reading or two.
+const HELD_SHARE: f64 = 0.2;
 /// Names of probes that are queues, whatever they do once the load is over.
 const QUEUE_WORDS: [&str; 7] = ["queue", "backlog", "depth", "lag", "pending", "waiting", "ready"];
 
@@ -151,7 +155,9 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
 /// of an interpreter with one lock, which take turns.
 fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     let mut found = flow.map(|flow| located::one_thread(trial, flow)).unwrap_or_default();
-    let by_use = by_component(trial, one_core).into_iter().filter_map(|mut suspect| {
+    // What it needs for a load that is answered as it comes is no limit, even if that is about one core.
+    let by_use = if causes::keeps_up(trial) { Vec::new() } else { by_component(trial, one_core) };
+    let by_use = by_use.into_iter().filter_map(|mut suspect| {
         let who = suspect.who.as_deref()?;
         if found.iter().any(|s| s.who.as_deref() == Some(who)) {
             return None;
@@ -243,6 +249,9 @@ fn rank(suspect: &Suspect) -> u8 {
         BottleneckKind::Memory if suspect.share >= 1.0 => 1,
         // Without a port its requests fail at once, and this does not hold back requests that wait elsewhere.
         BottleneckKind::Ports if suspect.share >= ports::DECIDES_SHARE => 1,
+        // Now and then at a limit, which holds back a tail and no throughput.
+        BottleneckKind::CpuLimit if suspect.share < BURSTS_SHARE => 6,
+        BottleneckKind::Memory | BottleneckKind::OpenFiles if suspect.share < HELD_SHARE => 6,
         // Held at a configured limit.
         BottleneckKind::Memory
         | BottleneckKind::CpuLimit
@@ -284,9 +293,17 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     const OWN: [&str; 7] =
         ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle", "cpu_wait"];
     let doubts = trial.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
-    // A generator without reserve is reported in the closed model even if nothing depends on it; hiccups are not.
-    let own: Vec<_> =
-        doubts.filter(|d| d.grave || ["generator_cpu", "throttled"].contains(&d.kind.as_str())).collect();
+    // A generator without reserve is reported in the closed model even if nothing depends on it; hiccups are not, nor is
+    // a throttled moment.
+    let length_s = during(trial).to_s - during(trial).from_s;
+    let throttled_s = trial.summary.generator.throttled_s.unwrap_or(0.0);
+    let is_throttled = length_s > 0.0 && throttled_s / length_s >= THROTTLED_SHARE;
+    let had_none = |d: &Doubt| match d.kind.as_str() {
+        "generator_cpu" => true,
+        "throttled" => is_throttled,
+        _ => false,
+    };
+    let own: Vec<_> = doubts.filter(|d| d.grave || had_none(d)).collect();
     let Some(worst) = own.iter().find(|d| d.grave).or(own.first()) else { return Vec::new() };
     let limit = if worst.grave { "" } else { "; how much more the system could do is unknown" };
     vec![Suspect {
@@ -347,7 +364,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
         return None;
     }
     // Throttled now and then while it used half of its limit: bursts, which hold back a tail but no throughput.
-    let bursts = used.is_some_and(|u| u < 0.5);
+    let bursts = used.is_some_and(|u| u < BURSTS_SHARE);
     let first = own.windows(2).find(|w| {
         let in_load = load.has(w[1].at_s);
         let length_s = w[1].at_s - w[0].at_s;
@@ -578,6 +595,22 @@ fn turned_away(trial: &TrialData<'_>, has_slow_connects: bool) -> Option<(f64, S
     })
 }
 
+/// The words of a name such as `queueDepth` or `messages_ready`, in lower case.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_small = false;
+    for c in name.chars() {
+        if !c.is_ascii_alphanumeric() || c.is_ascii_uppercase() && was_small {
+            words.push(String::new());
+        }
+        was_small = c.is_ascii_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_ascii_alphanumeric()) {
+            word.push(c.to_ascii_lowercase());
+        }
+    }
+    words
+}
+
 /// Probes that rise while the load runs and fall once it is over.
 fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
     let load = during(trial);
@@ -597,7 +630,8 @@ fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
         let (first, last) = (loaded.first()?.1, loaded.last()?.1);
         let most = points.iter().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
         let falls = points.last()?.1 <= most - FALLS_SHARE * (most - first.min(most));
-        let named = QUEUE_WORDS.iter().any(|w| name.to_ascii_lowercase().contains(w));
+        // `already_sent` is none, though it has such a word in it.
+        let named = words_of(name).iter().any(|word| QUEUE_WORDS.iter().any(|queue| word.starts_with(queue)));
         let grows = grew.tau > 0.6 && last > first.max(1.0) * 1.5;
         if !grows || !falls && !named {
             return None;

@@ -271,6 +271,9 @@ pub struct ResumeArgs {
     /// A value of the first command line that the record does not keep, since it has a secret; may be repeated
     #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
+    /// Compare revisions though the tree has changes that none of them has
+    #[arg(long, hide_short_help = true)]
+    pub allow_dirty: bool,
     /// Print the results as one JSON document
     #[arg(long, help_heading = "Result")]
     pub json: bool,

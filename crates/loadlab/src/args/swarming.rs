@@ -155,7 +155,7 @@ pub struct AgentArgs {
     /// The most connections that this agent opens for a load
     #[arg(long, value_name = "C")]
     pub max_connections: Option<u64>,
-    /// Load threads, unless the plan names their number [default: one for each core]
+    /// Load threads, unless the plan names their number [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// Name of this agent, which no other has [default: the host's, and the process's number]

@@ -5,7 +5,7 @@ use loadlab_analysis::compare::Comparison;
 use loadlab_analysis::findings::findings;
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_record::manifest::short_commit;
-use loadlab_report::terminal;
+use loadlab_report::{escape_markdown, terminal};
 use loadlab_run::RunResult;
 use serde_json::{Value, json};
 
@@ -64,12 +64,15 @@ fn show(args: &RunArgs, format: AbFormat, result: &RunResult, run: &DiagnosedRun
         (all, AbFormat::Md) => {
             let revisions = run.manifest.revisions.iter();
             let named: Vec<String> = revisions
-                .map(|r| format!("`{}` is {} ({})", r.name, short_commit(&r.commit), r.subject))
+                .map(|r| {
+                    let (name, subject) = (r.name.replace('`', "'"), escape_markdown(&r.subject));
+                    format!("`{name}` is {} ({subject})", short_commit(&r.commit))
+                })
                 .collect();
             let words: Vec<&str> = all.iter().map(verdict::word).collect();
             output::print(&format!(
                 "**{}: {}** – {}.\n\n{}",
-                run.manifest.name,
+                escape_markdown(&run.manifest.name),
                 words.join(", ").replace('_', " "),
                 named.join(", "),
                 loadlab_report::markdown(&document)

@@ -9,7 +9,7 @@ use loadlab_analysis::bisect::{Bisection, Next};
 use loadlab_plan::{Options, Plan, Revision};
 use loadlab_record::expr::NumberKind;
 use loadlab_record::manifest::{FigureFacts, RevisionFacts};
-use loadlab_record::summary::{Summary, Verdict};
+use loadlab_record::summary::{Ended as LoadEnded, Summary, Verdict};
 use loadlab_record::units::{plural, significant};
 use loadlab_report::terminal;
 use loadlab_run::{RunError, RunOptions, conduct};
@@ -247,10 +247,19 @@ impl Search<'_> {
     /// One trial of a revision.
     fn measure(&mut self, revision: usize) -> Result<Measured, Ended> {
         let known = self.revisions[revision].clone();
-        if let Err(why) = self.trees.repository().check_submodules(&known) {
-            return Ok(Measured::Skipped(first_line(&why)));
+        let interrupted = format!("interrupted; the trials are in {}", self.out.display());
+        let interrupted = || Ended::error(Exit::Interrupted, &interrupted);
+        // An interrupt ends git, too.
+        let is_interrupted = || self.cancel.is_cancelled();
+        match self.trees.repository().check_submodules(&known) {
+            Err(_) if is_interrupted() => return Err(interrupted()),
+            Err(why) => return Ok(Measured::Skipped(first_line(&why))),
+            Ok(()) => {}
         }
-        let failed = |why: String| Ended::error(Exit::NotUp, why);
+        let failed = |why: String| match self.cancel.is_cancelled() {
+            true => interrupted(),
+            false => Ended::error(Exit::NotUp, why),
+        };
         let (dir, taken) = self.trees.check_out(&known, &self.read.text).map_err(failed)?;
         taken.iter().for_each(|text| note(text));
         let revisions = vec![Revision { name: known.name.clone(), dir: Some(dir) }];
@@ -267,16 +276,17 @@ impl Search<'_> {
         };
         self.built[revision] = true;
         if self.cancel.is_cancelled() {
-            return Err(Ended::error(
-                Exit::Interrupted,
-                format!("interrupted; the trials are in {}", self.out.display()),
-            ));
+            return Err(interrupted());
         }
         let Some(trial) = result.trials.into_iter().next() else { return Ok(Measured::Invalid) };
         let why = trial.failure.as_deref().map(first_line);
         match (trial.summary, result.exit) {
             (None, Exit::CouldNotRun) => Err(Ended::error(Exit::CouldNotRun, why.unwrap_or_default())),
             (None, _) => Ok(Measured::Skipped(why.unwrap_or_else(|| "nothing was measured".to_owned()))),
+            (Some(_), Exit::CouldNotRun) => Err(Ended::error(Exit::CouldNotRun, why.unwrap_or_default())),
+            (Some(summary), _) if !matches!(summary.ended, LoadEnded::Complete | LoadEnded::Stopped) => {
+                Ok(Measured::Skipped(why.unwrap_or_else(|| "the system broke during the load".to_owned())))
+            }
             (Some(summary), _) if summary.verdict == Verdict::Invalid => Ok(Measured::Invalid),
             (Some(summary), _) => match self.value(&summary) {
                 Ok(value) => {
@@ -406,7 +416,7 @@ impl Search<'_> {
             (_, [(k, p), ..]) => {
                 format!("not certain after {trials}; the likeliest is {}: {}", self.named(*k), percent(*p))
             }
-            _ => format!("not certain after {trials}: an end cannot be measured"),
+            _ => format!("not certain after {trials}: only the ends were measured"),
         };
         let mut lines = String::new();
         terminal::hanging(&mut lines, "", &line, output::out_width(), str::to_owned);

@@ -130,10 +130,18 @@ pub fn command(args: &CheckArgs) -> Ended {
     };
     match read(path, &args.choice) {
         Ok(read) => {
-            let (cases, trials) = (read.plan.cases().len(), read.plan.schedule().len());
+            let trials = read.plan.schedule().len();
+            let (controls, cases): (Vec<_>, Vec<_>) =
+                read.plan.cases().iter().partition(|case| case.control_of.is_some());
+            let control = match controls.len() {
+                0 => String::new(),
+                1 => " and a control".to_owned(),
+                n => format!(" and {n} controls"),
+            };
+            let cases = cases.len();
             let name = path.display();
             let at_most = if read.plan.until_certain.is_some() { "at most " } else { "" };
-            output::print(&format!("{name}: good – {cases} case(s), {at_most}{trials} trial(s)\n"));
+            output::print(&format!("{name}: good – {cases} case(s){control}, {at_most}{trials} trial(s)\n"));
             for note in &read.plan.notes {
                 crate::exit::note(note);
             }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::compare::{Comparison, Options};
 use loadlab_analysis::differences::{Comparing, across, pair, side, within};
 use loadlab_analysis::findings::{Findings, findings};
@@ -153,7 +154,9 @@ fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec
 
 /// The case that a case is compared with; `None` if others are compared with it.
 fn base_of(run: &Findings<'_>, case: usize) -> Option<usize> {
-    run.pairs.iter().find(|(_, other)| *other == case).map(|(base, _)| *base)
+    let of_pairs = run.pairs.iter().find(|(_, other)| *other == case).map(|(base, _)| *base);
+    let control_of = run.cases[case].case.facts.control_of.as_ref();
+    of_pairs.or_else(|| run.cases.iter().position(|c| Some(&c.case.facts.name) == control_of))
 }
 
 fn place(run: &Findings<'_>, name: &str) -> Result<usize, String> {
@@ -174,7 +177,8 @@ fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Res
     let base = &all[0];
     for (place, other) in all.iter().enumerate().skip(1) {
         let mut pairs: Vec<(usize, usize)> = Vec::new();
-        for (i, case) in base.cases.iter().enumerate() {
+        // A control is there for the comparisons within its own run.
+        for (i, case) in base.cases.iter().enumerate().filter(|(_, case)| !case.is_control()) {
             let same = other.cases.iter().position(|c| c.case.facts.name == case.case.facts.name);
             pairs.extend(same.map(|j| (i, j)));
         }
@@ -213,7 +217,9 @@ fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Res
 
 /// Reports cases that are compared with nothing: a reader who sees that nothing is worse must know what that covers.
 fn lone(run: &DiagnosedRun, reported: &Findings<'_>, compared: &[usize]) {
-    for (_, case) in reported.cases.iter().enumerate().filter(|(place, _)| !compared.contains(place)) {
+    let is_lone =
+        |(place, case): &(usize, &CaseFindings<'_>)| !compared.contains(place) && !case.is_control();
+    for (_, case) in reported.cases.iter().enumerate().filter(is_lone) {
         let (name, dir) = (&case.case.facts.name, run.dir.display());
         note(&format!("case `{name}` of {dir} is not compared: the other run has no such case"));
     }

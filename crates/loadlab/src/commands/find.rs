@@ -16,7 +16,7 @@ use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::url_plan::{self, Keys};
-use super::{never_began, only_case};
+use super::{never_began, only_case, without_revisions};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
@@ -141,6 +141,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
 
 /// What is varied, in which range, and how long each trial takes.
 fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
+    without_revisions(plan, "one is searched")?;
     let case = only_case(plan, "one is searched")?;
     let load = load_of(args, case)?;
     let varied = &case.loads[load];

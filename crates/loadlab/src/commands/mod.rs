@@ -56,6 +56,15 @@ fn only_case<'a>(plan: &'a Plan, asks: &str) -> Result<&'a Case, String> {
     Ok(case)
 }
 
+/// Refuses a plan that compares revisions, where only the present tree is measured.
+fn without_revisions(plan: &Plan, asks: &str) -> Result<(), String> {
+    if plan.revisions.is_empty() {
+        return Ok(());
+    }
+    let hint = "check one out, and leave them out of the plan: --set revisions=null";
+    Err(format!("the plan compares revisions, and {asks}\nhint: {hint}"))
+}
+
 /// Writes to the file that the user named, or else to standard output.
 ///
 /// # Errors

@@ -99,7 +99,9 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
                 "the record does not keep the secret in `{option}`\nhint: give the value again, with --set"
             ));
         }
-        words.extend([name.into(), value.into()]);
+        words.push(name.into());
+        // Some have none: `--until-certain`.
+        words.extend(option.contains(' ').then(|| value.into()));
     }
     let parsed = args::parse_from(words).map_err(|error| {
         format!(
@@ -112,7 +114,7 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
     };
     run.plan.choice.set.extend(args.set.iter().cloned());
     run.out = Some(args.run.clone());
-    (run.json, run.junit) = (args.json, args.junit.clone());
+    (run.json, run.junit, run.allow_dirty) = (args.json, args.junit.clone(), args.allow_dirty);
     run.progress = args.progress.clone();
     run.metrics = args.metrics.clone();
     run.ui = args.ui.clone();
@@ -121,4 +123,36 @@ fn run_args(args: &ResumeArgs, manifest: &Manifest) -> Result<RunArgs, String> {
         run.swarm = args.swarm.clone();
     }
     Ok(*run)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn options_are_those_of_the_record_with_and_without_a_value() {
+        let plan = std::env::current_exe().expect("a file");
+        let manifest: Manifest = serde_json::from_value(json!({
+            "record": 2, "loadlab": "0", "name": "test", "plan_path": plan, "plan_text": "", "plan_sha256": "",
+            "options": ["--case a*", "--until-certain", "--flame-graphs=web,db", "--set load.users=3 4"],
+            "started": "", "ended": null, "how": "interrupted", "writer": { "pid": 1, "start_ticks": 1 },
+            "host": { "kernel": "", "cpu": "", "cores": 2, "memory_bytes": 1, "clock_source": "", "cgroup": "" },
+            "words": [], "components": [], "axes": [], "trials": 30, "expect": [], "quick": false, "cases": [],
+        }))
+        .expect("a manifest");
+        let words = ["loadlab", "resume", "run", "--allow-dirty"].map(std::ffi::OsString::from);
+        let Ok(Command::Resume(args)) = args::parse_from(words.to_vec()).map(|parsed| parsed.command) else {
+            panic!("resume is a command")
+        };
+        let run = run_args(&args, &manifest).expect("options of `run`");
+        let choice = &run.plan.choice;
+        assert_eq!((choice.case.as_deref(), choice.until_certain, run.allow_dirty), (Some("a*"), true, true));
+        assert_eq!(
+            choice.flame_graphs.as_ref().map(ToString::to_string).as_deref(),
+            Some("--flame-graphs=web,db")
+        );
+        assert_eq!(choice.set, [("load.users".to_owned(), "3 4".to_owned())]);
+    }
 }

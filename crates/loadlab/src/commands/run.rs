@@ -153,7 +153,13 @@ fn perform_in(
 fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
     // A record that already existed is not ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    let written = is_ours && runs::read(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
+    let written = is_ours
+        && runs::read(&how.out).is_ok_and(|run| {
+            // One of an earlier run would still say that all is well.
+            let junit = args.junit.as_ref();
+            let junit = junit.map(|path| output::write_file(path, &loadlab_report::junit(&run)));
+            report::write_reports(&run).is_ok() && junit.is_none_or(|written| written.is_ok())
+        });
     if written && !args.progress.quiet {
         note(&format!("the record so far is in {}", how.out.display()));
     }

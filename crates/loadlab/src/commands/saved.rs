@@ -155,7 +155,8 @@ fn plan_of(args: &BenchArgs) -> Result<Keys, String> {
         plan.insert("matrix".to_owned(), json!([case(&base, url), case(&compared, other)]));
         let trials = match args.until_certain {
             true => json!({ "until": "certain", "within": format!("{} %", args.equivalence_margin * 100.0) }),
-            false => json!(args.trials),
+            // Of two URLs a control would be a third of all trials.
+            false => json!({ "count": args.trials, "control": false }),
         };
         plan.insert("trials".to_owned(), trials);
     } else if let Some(url) = &args.url {

@@ -11,7 +11,7 @@ use loadlab_system::open_files;
 use super::check::{self, ReadPlan};
 use super::report;
 use super::run::{default_out, usual};
-use super::{never_began, only_case};
+use super::{never_began, only_case, without_revisions};
 use crate::args::serving::MetricsTargets;
 use crate::args::{PlanArgs, PlanChoice, WhyArgs};
 use crate::exit::Ended;
@@ -80,6 +80,7 @@ fn read_plan(args: &WhyArgs) -> Result<ReadPlan, Ended> {
 
 /// The only case of the plan, if its loads can be held steady.
 fn the_case(plan: &Plan) -> Result<&Case, String> {
+    without_revisions(plan, "one is asked about")?;
     let case = only_case(plan, "one is asked about")?;
     match unfit_for_why(case) {
         Some((message, hint)) => Err(format!("{message}\nhint: {hint}")),

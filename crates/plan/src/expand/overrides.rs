@@ -210,6 +210,12 @@ pub(crate) fn number(sources: &mut Sources, option: &str, number: u32) -> (Span,
     (span, Node { span, value: Value::Scalar(ScalarKind::Number, text) })
 }
 
+/// The node of a map that an option stands for.
+pub(crate) fn map<const N: usize>(span: Span, entries: [(&str, Node); N]) -> Node {
+    let entry = |(key, value): (&str, Node)| Entry { key: key.to_owned(), key_span: span, value };
+    Node { span, value: Value::Map(entries.map(entry).into()) }
+}
+
 /// The node of a list of texts.
 pub(crate) fn texts<'t>(
     sources: &mut Sources,

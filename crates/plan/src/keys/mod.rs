@@ -327,7 +327,7 @@ pub(crate) static LOAD: Section = Section {
         key(
             "threads",
             Shape::Count(1, 1024),
-            "Number of threads that send. Default: one for each core that the system leaves free.",
+            "Number of threads that send. Default: half of the cores, at least one.",
         ),
         key("seed", Shape::Count(0, MOST), "Seed of all random choices. Default 1."),
         key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
@@ -523,7 +523,11 @@ pub(crate) static DERIVED: Section = Section {
     called: "a figure in `derive`",
     doc: "A figure derived from those of cases, compared with another.",
     keys: &[
-        key("value", Shape::Text, "A sum, difference or product, such as `grouped.elapsed + grouped.drain`."),
+        key(
+            "value",
+            Shape::Text,
+            "A sum, difference, product or quotient, such as `grouped.elapsed + grouped.drain`.",
+        ),
         key("against", Shape::Text, "What it is compared with: reports show the ratio of the two."),
     ],
     required: &["value"],
@@ -632,7 +636,7 @@ pub(crate) static PROFILE: Section = Section {
 pub(crate) static TRIALS: Section = Section {
     id: "trials",
     called: "`trials`",
-    doc: "Trials that go on, round by round, until it is certain how the cases differ; or a number of them, with a control.",
+    doc: "Trials that go on, round by round, until it is certain how the cases differ; or a number of them, with a control or without.",
     keys: &[
         key("count", Shape::Count(1, MAX_TRIALS), "How often each case is repeated."),
         key("until", Shape::OneOf(&["certain"]), "`certain`: until the figures that matter are settled."),
@@ -642,8 +646,8 @@ pub(crate) static TRIALS: Section = Section {
             "control",
             Shape::Bool,
             "The case that others are compared with has trials under a second name, too: they show the smallest \
-             difference that is visible, and nothing below it is called better or worse. Default true; a `count` below 5 \
-             has none.",
+             difference that is visible, and nothing below it is called better or worse. Default true; fewer than 5 trials \
+             have none.",
         ),
         key(
             "budget",

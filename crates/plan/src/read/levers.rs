@@ -39,6 +39,10 @@ fn lever(r: &mut Reader<'_>, entry: &Entry) -> Option<LeverSpec> {
         );
         return None;
     }
+    // The smallest raise first: what it brings is predicted.
+    let mut more = more;
+    more.sort_by_key(|value| value.abs_diff(now));
+    more.dedup();
     let mut setting = |value: u64| {
         r.value = Some(value);
         let command = read_command(r, set);

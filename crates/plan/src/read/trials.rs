@@ -1,6 +1,6 @@
 //! How many trials each case has: a number, or until it is certain how the cases differ.
 
-use loadlab_record::manifest::base_among;
+use loadlab_record::manifest::{TRIALS_FOR_DIFFERENCES, base_among};
 
 use crate::keys::{self, MAX_TRIALS};
 use crate::model::plan::{Plan, TrialOrder, UntilCertain};
@@ -15,23 +15,19 @@ use crate::text::shorten::shorten;
 const WITHIN: f64 = 0.02;
 const AT_MOST: u64 = 30;
 
-/// Fewer trials decide nothing, and neither does a control of them.
-const FEWEST_COMPARED: u32 = 5;
-
 /// Reads `trials`.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
     let Some(node) = fields.get("trials") else { return };
     if !matches!(node.value, Value::Map(_)) {
         plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
-        // A matrix may be there to be looked at; two revisions are there to be compared.
-        plan.has_control = fields.get("revisions").is_some() && plan.trials >= FEWEST_COMPARED;
+        plan.has_control = is_compared(plan.trials);
         return;
     }
     let Some(of_trials) = r.fields(node, &keys::TRIALS, fields.key_span("trials")) else { return };
     let has_control = r.flag(&of_trials, "control").unwrap_or(true);
     if of_trials.get("count").is_some() {
         plan.trials = r.count(&of_trials, "count").unwrap_or(1) as u32;
-        plan.has_control = has_control && plan.trials >= FEWEST_COMPARED;
+        plan.has_control = has_control && is_compared(plan.trials);
         return;
     }
     if r.choice(&of_trials, "until").is_none() {
@@ -51,6 +47,11 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
     let budget_ns = r.positive_duration(&of_trials, "budget");
     plan.has_control = has_control;
     plan.until_certain = Some(UntilCertain { within: within.unwrap_or(WITHIN), budget_ns });
+}
+
+/// Fewer trials decide nothing, and neither does a control of them.
+fn is_compared(trials: u32) -> bool {
+    trials as usize >= TRIALS_FOR_DIFFERENCES
 }
 
 /// What trials until it is certain need: two cases in random order.
@@ -86,9 +87,15 @@ pub(crate) fn add_controls(plan: &mut Plan) {
             plan.cases.iter().enumerate().filter(|(_, case)| is_first(case)).map(|(place, _)| place).collect()
         }
     };
+    plan.has_control = !bases.is_empty();
     for base in bases {
         let base = plan.cases[base].clone();
-        let name = format!("{} (control)", base.name);
+        let first = if base.name.eq_ignore_ascii_case("control") { "again" } else { "control" };
+        let words = [first, "again", "once more", "control of loadlab"];
+        let mut names = words.iter().map(|word| format!("{} ({word})", base.name));
+        // A plan may have a case of that name.
+        let is_free = |name: &String| plan.cases.iter().all(|case| case.name != *name);
+        let Some(name) = names.find(is_free) else { continue };
         plan.cases.push(Case { name, control_of: Some(base.name.clone()), ..base });
     }
 }

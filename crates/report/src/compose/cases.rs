@@ -169,7 +169,8 @@ fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Compa
 /// Grids, if exactly two axes vary in enough cases; further axes become facets.
 pub(super) fn grids(findings: &Findings<'_>, axes: &[String]) -> Option<Grids> {
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
-    if labels.axes.len() < 2 || findings.cases.len() < GRID_FROM {
+    let own = findings.cases.iter().filter(|case| !case.is_control()).count();
+    if labels.axes.len() < 2 || own < GRID_FROM {
         return None;
     }
     // The two longest axes span the grid; the longer one runs down.

@@ -19,7 +19,7 @@ pub fn document(comparisons: &[Comparison]) -> Document {
         [one] => vec![Fact::new("Found", found_words(one))],
         many => many.iter().map(|c| Fact::new(&c.other, found_words(c))).collect(),
     };
-    let how = comparisons.first().map(|c| Fact::new("How", how_words(c)));
+    let how = comparisons.first().map(|first| Fact::new("How", how_words(first, comparisons)));
     let moved = |c: &Comparison| {
         Some(format!(
             "{}{}.",
@@ -56,7 +56,8 @@ fn section((index, comparison): (usize, &Comparison), one_of_many: bool) -> Sect
 /// Comparisons as a part of a run's report.
 pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
     let Some(first) = comparisons.first() else { return Vec::new() };
-    let mut blocks = vec![Block::Heading("Differences".into()), Block::Paragraph(how_words(first))];
+    let mut blocks =
+        vec![Block::Heading("Differences".into()), Block::Paragraph(how_words(first, comparisons))];
     for (index, comparison) in comparisons.iter().enumerate() {
         blocks.extend(ratios(comparison).map(Block::Ratios));
         blocks.push(Block::Table(table(comparison)));
@@ -118,25 +119,28 @@ pub fn where_words(comparison: &Comparison) -> Option<String> {
     Some(format!("where: {}{more}", named.join(", ")))
 }
 
-/// How it was judged.
-fn how_words(comparison: &Comparison) -> String {
-    let (base, other) = comparison.trials;
+/// How they were judged, which is the same of all but for the number of trials.
+fn how_words(comparison: &Comparison, all: &[Comparison]) -> String {
+    let (_, other) = comparison.trials;
+    let counts = || all.iter().map(|one| one.trials.0);
+    let (least, base) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    let from = if least < base { format!("{least} to ") } else { String::new() };
     if comparison.method == Method::Sequential {
         return format!(
             "trials in {} of random order, judged after each: the signs of the differences of their logarithms against \
              coins, the level spent over the rounds; one false alarm in {} runs of equal cases at most, whenever they \
              stop and however many figures. The trial is the unit, never the request.",
-            figures::plural(base as u64, "round", "rounds"),
+            from + &figures::plural(base as u64, "round", "rounds"),
             false_alarms(comparison)
-        ) + &control_words(comparison);
+        ) + &control_words(all);
     }
     let method = match comparison.method {
         Method::Paired | Method::Sequential => format!(
             "trials paired by round ({}), Student's t on the differences of their logarithms",
-            figures::plural(base as u64, "round", "rounds")
+            from + &figures::plural(base as u64, "round", "rounds")
         ),
         Method::Welch => format!(
-            "{base} against {}, unpaired, Welch's t on their logarithms",
+            "{from}{base} against {}, unpaired, Welch's t on their logarithms",
             figures::plural(other as u64, "trial", "trials")
         ),
     };
@@ -145,23 +149,33 @@ fn how_words(comparison: &Comparison) -> String {
         "{method}; one false alarm in {} comparisons of equal cases at most, however many {family}. The trial is the \
          unit, never the request.",
         false_alarms(comparison)
-    ) + &control_words(comparison)
+    ) + &control_words(all)
 }
 
-/// The smallest differences that a control shows to be visible, or that there is none.
-fn control_words(comparison: &Comparison) -> String {
+/// The smallest differences that a control shows to be visible in all comparisons, or that there is none.
+fn control_words(all: &[Comparison]) -> String {
+    let rows = || all.iter().flat_map(|one| &one.rows);
+    let of_figure = |of: &Row| {
+        let same = rows().filter(|row| row.metric.id == of.metric.id);
+        same.filter_map(|row| row.visible.filter(|visible| visible.is_finite())).reduce(f64::max)
+    };
     let visible = |row: &Row| {
-        let visible = row.visible.filter(|visible| visible.is_finite())?;
+        let visible = of_figure(row)?;
         let text = match row.scale {
             Scale::Ratio => figures::percent(visible),
             Scale::Difference => points(visible),
         };
         Some(format!("{} {text}", label(row)))
     };
-    if comparison.rows.iter().all(|row| row.visible.is_none()) {
+    if rows().all(|row| row.visible.is_none()) {
         return " No control.".to_owned();
     }
-    let all: Vec<String> = comparison.rows.iter().filter_map(visible).collect();
+    let mut all: Vec<String> = Vec::new();
+    for text in rows().filter_map(visible) {
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
     match all.is_empty() {
         true => " The control has too few rounds to say what difference is visible.".to_owned(),
         false => format!(" Smallest difference that the control shows to be visible: {}.", all.join(", ")),

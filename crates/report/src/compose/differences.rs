@@ -27,7 +27,8 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
         let value = case.spread(metric).median;
         Some((value.known()?, value, case.label.clone()))
     };
-    let mut all: Vec<(f64, Value, String)> = cases.iter().filter_map(known).collect();
+    let own = cases.iter().filter(|case| !case.is_control());
+    let mut all: Vec<(f64, Value, String)> = own.filter_map(known).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (least, most) = (all.first()?, all.last()?);
     let text =

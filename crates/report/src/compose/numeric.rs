@@ -29,7 +29,7 @@ const LOGARITHMIC_SPAN: f64 = 4.0;
 
 /// The drawings; none if no axis is numeric. `behind` names where the values are in a table.
 pub(super) fn trends(findings: &Findings<'_>, axes: &[String], behind: &str) -> Option<Trends> {
-    let facts = findings.cases.iter().map(|c| &c.case.facts);
+    let facts = cases(findings).map(|(_, c)| &c.case.facts);
     let is_named = Labels::of(facts.clone(), axes).axes.is_empty();
     let varying = Labels::varying(facts, axes);
     let numeric = varying.iter().filter_map(|i| Some((*i, Numbers::of(&values_of(findings, *i))?)));
@@ -44,6 +44,11 @@ pub(super) fn trends(findings: &Findings<'_>, axes: &[String], behind: &str) -> 
     let facets: Vec<usize> = varying.iter().copied().filter(|i| *i != x && Some(*i) != by).collect();
     let matrix = Matrix { findings, axes, x, numbers, by, facets, is_named, behind };
     matrix.trends()
+}
+
+/// Those that a line goes through, with their places: a control is a point once more.
+fn cases<'a>(findings: &'a Findings<'_>) -> impl Iterator<Item = (usize, &'a CaseFindings<'a>)> + Clone {
+    findings.cases.iter().enumerate().filter(|(_, case)| !case.is_control())
 }
 
 fn values_of(findings: &Findings<'_>, axis: usize) -> Vec<String> {
@@ -177,8 +182,8 @@ impl Matrix<'_> {
     fn plane(&self, metric: &Metric, facet: &str) -> Option<Plane> {
         let title = metric.title();
         let mut groups: Vec<Group> = Vec::new();
-        let cases = self.findings.cases.iter().enumerate();
-        for (index, case) in cases.filter(|(_, c)| self.words(c, self.facets.iter()) == facet) {
+        let of_facet = cases(self.findings).filter(|(_, c)| self.words(c, self.facets.iter()) == facet);
+        for (index, case) in of_facet {
             let Some(spot) = self.spot(index, case, metric) else { continue };
             let name = if self.by.is_some() { self.words(case, self.by.iter()) } else { title.clone() };
             match groups.iter_mut().find(|g| g.name == name) {

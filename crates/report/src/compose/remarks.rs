@@ -85,7 +85,12 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
         }
     }
     let remark = |(expr, all): (&str, Vec<(&str, &Expectation)>)| {
-        let missed: Vec<&(&str, &Expectation)> = all.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+        // Undecided in one trial and missed in another counts as missed.
+        let mut missed: Vec<&(&str, &Expectation)> =
+            all.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+        if missed.iter().any(|(_, e)| e.is_missed()) {
+            missed.retain(|(_, e)| e.is_missed());
+        }
         let mut cases: Vec<&str> = Vec::new();
         for (case, _) in &missed {
             if !cases.contains(case) {
@@ -93,13 +98,18 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
             }
         }
         let Some((_, first)) = missed.first() else {
-            let everywhere = if findings.cases.len() > 1 { " in every case" } else { "" };
+            let is_in = |case: &CaseFindings<'_>| all.iter().any(|(name, _)| *name == case.label);
+            let everywhere = match findings.cases.iter().filter(|case| !is_in(case)).count() {
+                _ if findings.cases.len() == 1 => String::new(),
+                0 => " in every case".to_owned(),
+                n => format!(" in {} of {} cases", findings.cases.len() - n, findings.cases.len()),
+            };
             let measured =
                 (findings.cases.len() == 1).then(|| all.first().map(|(_, e)| expectation_words(e)));
             let text = measured.flatten().unwrap_or_else(|| format!("{expr}{everywhere}"));
             return Remark { weight: Weight::Good, label: "✔ holds".into(), text, hint: None };
         };
-        let label = if first.holds.is_none() { "✘ unknown" } else { "✘ failed" };
+        let (weight, label) = came(first);
         let names = match cases.len() {
             _ if findings.cases.len() == 1 => String::new(),
             n if n <= NAMED => {
@@ -114,9 +124,18 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
             String::new()
         };
         let text = format!("{}{names}{of}", expectation_words(first));
-        Remark { weight: Weight::Bad, label: label.into(), text, hint: None }
+        Remark { weight, label: label.into(), text, hint: None }
     };
     by_expr.into_iter().map(remark).collect()
+}
+
+/// What came of an expectation that does not hold.
+fn came(expectation: &Expectation) -> (Weight, &'static str) {
+    match expectation {
+        e if e.is_undecided() => (Weight::Doubtful, "? undecided"),
+        e if e.holds.is_none() => (Weight::Bad, "✘ unknown"),
+        _ => (Weight::Bad, "✘ failed"),
+    }
 }
 
 /// Each expectation of a case over its trials: it holds when it held in every one.
@@ -142,9 +161,7 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
     }
     let (weight, label) = match missed.first() {
         None => (Weight::Good, "✔ holds"),
-        Some((_, e)) if e.is_undecided() => (Weight::Doubtful, "? undecided"),
-        Some((_, e)) if e.holds.is_none() => (Weight::Bad, "✘ unknown"),
-        Some(_) => (Weight::Bad, "✘ failed"),
+        Some((_, e)) => came(e),
     };
     let shown =
         missed.first().copied().or(trials.first()).map(|(_, e)| expectation_words(e)).unwrap_or_default();

@@ -46,12 +46,7 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
     }
     document.answer.insert(0, Fact::new("Searched", format!("{tested}.")));
     document.answer.insert(1, Fact::new("Found", format!("{found}.")));
-    document.verdict = match (&search.found, search.level) {
-        (None, _) => Verdict::None,
-        (Some(_), Some(_)) => Verdict::Pass,
-        (Some(_), None) if is_open(search) => Verdict::Undecided,
-        (Some(_), None) => Verdict::Fail,
-    };
+    document.verdict = verdict(search);
     document.sections.insert(0, section(search));
     document
 }
@@ -218,10 +213,20 @@ fn response(vary: SearchVariable, cases: &[(String, Vec<&SearchFacts>)]) -> Opti
 /// Values that span more than this factor are drawn on a logarithmic scale.
 const DECADES_FROM: f64 = 30.0;
 
-/// Not even the lowest level was met, but none of its trials definitely missed anything.
-fn is_open(search: &SearchFacts) -> bool {
-    let mut lowest = search.path.iter().filter(|step| Some(step.level) == search.above);
-    search.above.is_some() && lowest.all(|step| step.outcome == "undecided")
+/// What came of a search: INVALID if loadlab itself was saturated at the end, undecided if no level was met, but the lowest
+/// one definitely missed nothing, or was not reached.
+pub fn verdict(search: &SearchFacts) -> Verdict {
+    let above = || search.path.iter().filter(|step| Some(step.level) == search.above);
+    let is_any = |outcome: &str| above().any(|step| step.outcome == outcome);
+    let is_open = search.above.is_some() && above().all(|step| step.outcome == "undecided");
+    let ran_out = search.above.is_some_and(|above| above > search.low);
+    match (&search.found, search.level) {
+        (None, _) => Verdict::None,
+        (Some(_), _) if is_any("invalid") && !is_any("missed") && !is_any("met") => Verdict::Invalid,
+        (Some(_), Some(_)) => Verdict::Pass,
+        (Some(_), None) if is_open || ran_out => Verdict::Undecided,
+        (Some(_), None) => Verdict::Fail,
+    }
 }
 
 fn section(search: &SearchFacts) -> Section {

@@ -237,7 +237,7 @@ fn folded(out: &mut String, title: &str, text: &str) {
 }
 
 /// Escapes Markdown and HTML markup. A `_` within a word is not markup: names such as `elapsed_time` stay searchable.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let text = harmless(text);
     let mut chars = text.chars().peekable();

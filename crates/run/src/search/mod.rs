@@ -411,15 +411,15 @@ impl SearchRun<'_> {
         let exit = match (&answer, &self.trouble) {
             _ if self.task.cancel.is_cancelled() => Exit::Interrupted,
             (_, Some((_, exit))) => *exit,
-            (Some(Answer::LessThan { level }), None) if self.is_open_at(*level) => Exit::Undecided,
+            (Some(Answer::LessThan { level, .. }), None) if self.is_open_at(*level) => Exit::Undecided,
             (Some(answer), None) => exit_of(answer),
             (None, None) => Exit::CouldNotRun,
         };
         if let Some(answer) = &answer {
             self.facts.found = Some(match answer {
-                Answer::LessThan { level } if exit == Exit::Undecided => format!(
-                    "nothing: at {}, the lowest level, too few requests leave the expectations undecided; a longer \
-                     level duration decides them",
+                Answer::LessThan { level, .. } if self.is_open_at(*level) => format!(
+                    "nothing: at {}, the lowest level measured, too few requests leave the expectations undecided; a \
+                     longer level duration decides them",
                     self.task.request.vary.level(*level)
                 ),
                 _ => words_of(answer, self.task.request.vary),
@@ -427,7 +427,7 @@ impl SearchRun<'_> {
             (self.facts.level, self.facts.above) = match *answer {
                 Answer::Most { level, above, .. } => (Some(level), Some(above)),
                 Answer::AtLeast { level, .. } => (Some(level), None),
-                Answer::LessThan { level } => (None, Some(level)),
+                Answer::LessThan { level, .. } => (None, Some(level)),
                 Answer::Generator { level, above } => (level, Some(above)),
             };
             self.facts.confirmed =
@@ -484,7 +484,9 @@ const MOST_RECOVERY_S: f64 = 10.0;
 fn exit_of(answer: &Answer) -> Exit {
     match answer {
         Answer::Most { .. } | Answer::AtLeast { .. } => Exit::Ok,
-        Answer::LessThan { .. } => Exit::Failed,
+        Answer::LessThan { is_bottom: true, .. } => Exit::Failed,
+        // A lower level may do.
+        Answer::LessThan { is_bottom: false, .. } => Exit::Undecided,
         Answer::Generator { .. } => Exit::Invalid,
     }
 }
@@ -507,9 +509,14 @@ fn words_of(answer: &Answer, vary: SearchVariable) -> String {
             "at least {}: no measured level failed before the search ran out of trials; `--max-levels` allows more",
             words(level)
         ),
-        Answer::LessThan { level } => {
+        Answer::LessThan { level, is_bottom: true } => {
             format!("less than {}: even the lowest level misses the expectations", words(level))
         }
+        Answer::LessThan { level, is_bottom: false } => format!(
+            "less than {}: no measured level met the expectations before the search ran out of trials; `--max-levels` \
+             allows more",
+            words(level)
+        ),
         Answer::Generator { level: Some(level), above } => format!(
             "at least {}: at {} loadlab itself, not the system, was saturated",
             words(level),

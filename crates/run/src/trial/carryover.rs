@@ -58,8 +58,8 @@ impl Carried {
         }
     }
 
-    /// What a component has open on its own, if known.
-    pub fn own_files(&self, name: &str) -> Option<u64> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    /// What components have open on their own, as far as that is known.
+    pub fn own_files(&self) -> BTreeMap<String, u64> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

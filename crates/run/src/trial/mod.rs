@@ -613,6 +613,7 @@ impl Trial<'_> {
             },
         };
         planned.cpu_limits = cpu_limits(self.case);
+        planned.open_files_at_rest = self.carried.map(Carried::own_files).unwrap_or_default();
         planned.order = self.case.system.components.iter().map(|c| c.name.clone()).collect();
         planned.cores = crate::host::cores();
         planned.figures.clone_from(&self.conditions.figures);
@@ -621,7 +622,7 @@ impl Trial<'_> {
             Some(_) => Ended::Broken,
             None => measured.ended.unwrap_or(Ended::Broken),
         };
-        let mut summary = summarise(TrialInput {
+        summarise(TrialInput {
             facts: together(&ready.loads),
             loads: &measured.loads,
             ticks: &measured.ticks,
@@ -636,11 +637,7 @@ impl Trial<'_> {
             drain_s,
             loss,
             planned,
-        });
-        for (name, component) in &mut summary.components {
-            component.open_files_at_rest = self.carried.and_then(|carried| carried.own_files(name));
-        }
-        summary
+        })
     }
 }
 

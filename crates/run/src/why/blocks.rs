@@ -178,6 +178,9 @@ impl<'a> Blocks<'a> {
     pub fn cores(&self, change: usize, samples: &BTreeMap<String, Vec<Sample>>) -> BTreeMap<String, f64> {
         let stretches = self.stretches(Some(change));
         let seconds: u64 = stretches.iter().map(|(from_s, to_s)| to_s - from_s).sum();
+        if seconds == 0 {
+            return BTreeMap::new();
+        }
         let of = |(name, samples): (&String, &Vec<Sample>)| {
             let points: Vec<(f64, f64)> = samples.iter().filter_map(|s| Some((s.at_s, cpu_s(s)?))).collect();
             let used: Option<f64> = stretches

@@ -42,7 +42,8 @@ pub struct Lever {
 impl Lever {
     /// Whether it is the same one.
     pub fn is(&self, other: &Lever) -> bool {
-        self.facts.name == other.facts.name
+        // A lever of the plan may be called as a limit of a component is.
+        (&self.facts.name, &self.facts.component) == (&other.facts.name, &other.facts.component)
     }
 }
 

@@ -29,7 +29,7 @@ use crate::site::durability::Ids;
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
-use crate::why::answer::{Headroom, found, headroom, used, what_gives_next};
+use crate::why::answer::{Headroom, found, headroom, is_apart, used, what_gives_next};
 use crate::why::blocks::{Blocks, Change, WARM_UP_S, as_load, rounds_s, rounds_within};
 use crate::why::lever::{Lever, Usage, levers};
 use crate::{host, logs};
@@ -231,7 +231,6 @@ impl Proof<'_> {
         let most_raises = levers.iter().map(|lever| lever.more.len()).max().unwrap_or(0);
         let Some(budget) = self.rounds(levers.len(), most_raises) else { return };
         let Some((order, left_s)) = self.tighten(record, site, &levers, budget) else { return };
-        // This much is known, whatever becomes of the rest.
         self.facts.found = Some(found(&self.facts));
         let next = headroom(self.base, &first.summary, self.facts.levers.first());
         let raises = order.first().filter(|place| {
@@ -242,6 +241,7 @@ impl Proof<'_> {
         } else if self.facts.levers[0].call == LeverCall::Binds {
             let why = match self.facts.levers[0].kind.as_str() {
                 "cpu" => "there is no limit to raise, or it is as high as the machine",
+                "delay" => "a shorter delay would be less than its jitter",
                 _ => "the plan names no more of it",
             };
             self.facts.levers[0].not_raised = Some(why.to_owned());
@@ -252,6 +252,10 @@ impl Proof<'_> {
 
     /// Samples the component that binds once more as planned: where its CPU time goes, and where its threads wait.
     fn profile(&mut self, record: &mut Record, site: &mut RunningSystem) {
+        // Then the system is down, or about to be.
+        if self.cancel.is_cancelled() || self.trouble.is_some() {
+            return;
+        }
         let first = &self.facts.levers[0];
         let component = first.component.clone().filter(|_| first.call == LeverCall::Binds);
         let (Some(component), length_s @ 1..) = (component, self.profiled_s) else { return };
@@ -316,6 +320,8 @@ impl Proof<'_> {
             return Some((order, left_s));
         }
         let again = u32::try_from(again).unwrap_or(u32::MAX);
+        // This much is known, whatever becomes of the rest.
+        self.facts.found = Some(found(&self.facts));
         parts.push(self.tightened(record, site, levers, (rounds, again))?);
         Some((self.conclude(levers, &parts), 0))
     }
@@ -357,10 +363,8 @@ impl Proof<'_> {
         found.sort_by(|(_, a), (_, b)| binds(b).cmp(&binds(a)).then(cost(a).total_cmp(&cost(b))));
         let (order, levers): (Vec<usize>, Vec<LeverFacts>) = found.into_iter().unzip();
         self.facts.is_first_apart = match levers.as_slice() {
-            [first, second, ..] => {
-                first.goodput.zip(second.goodput).is_some_and(|(first, second)| first.high < second.low)
-            }
-            _ => true,
+            [first, others @ ..] => others.iter().all(|other| is_apart(first, other)),
+            [] => true,
         };
         self.facts.levers = levers;
         order

@@ -101,6 +101,7 @@ pub(crate) struct Reading {
     pub memory_bytes: Option<u64>,
     /// The most memory ever charged to it, page cache included.
     pub peak_bytes: Option<u64>,
+    /// Page cache, which can be dropped; shared memory is none.
     pub cache_bytes: Option<u64>,
     pub minor_faults: Option<u64>,
     pub major_faults: Option<u64>,
@@ -282,20 +283,17 @@ impl GroupReader {
         if let Some(text) = stat.read(buffer) {
             // v1 has the group's own numbers and, with `total_`, those including all groups below; `usage` includes
             // all below.
-            let [inactive, active, cache, major, all] = match version {
-                Version::V1 => [
-                    "total_inactive_file",
-                    "total_active_file",
-                    "total_cache",
-                    "total_pgmajfault",
-                    "total_pgfault",
-                ],
-                Version::V2 => ["inactive_file", "active_file", "file", "pgmajfault", "pgfault"],
+            let [inactive, active, major, all] = match version {
+                Version::V1 => {
+                    ["total_inactive_file", "total_active_file", "total_pgmajfault", "total_pgfault"]
+                }
+                Version::V2 => ["inactive_file", "active_file", "pgmajfault", "pgfault"],
             };
-            // Shared memory counts as cache but cannot be dropped: it is on the anonymous lists, so it stays in.
-            let droppable = keyed(text, inactive).unwrap_or(0) + keyed(text, active).unwrap_or(0);
-            r.memory_bytes = usage.map(|bytes| bytes.saturating_sub(droppable));
-            r.cache_bytes = keyed(text, cache);
+            // The kernel counts shared memory as cache, which cannot be dropped: it is on the anonymous lists, and
+            // is memory here.
+            let lists = keyed(text, inactive).zip(keyed(text, active));
+            r.cache_bytes = lists.map(|(inactive, active)| inactive + active);
+            r.memory_bytes = usage.map(|bytes| bytes.saturating_sub(r.cache_bytes.unwrap_or(0)));
             r.major_faults = keyed(text, major);
             // The kernel's total includes the major ones.
             let all = keyed(text, all);
@@ -450,7 +448,7 @@ mod tests {
                 throttled_s: Some(0.25),
                 memory_bytes: Some(4200),
                 peak_bytes: Some(6000),
-                cache_bytes: Some(900),
+                cache_bytes: Some(800),
                 minor_faults: Some(3),
                 major_faults: Some(1),
                 pressure: None,

@@ -230,7 +230,9 @@ impl Failed {
 /// Asks git, without the user's hooks, and without the variables that name a repository (as they do in a hook).
 fn git(dir: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Vec<u8>, Failed> {
     let mut command = Command::new("git");
-    command.arg("-C").arg(dir).args(["-c", "core.hooksPath=/dev/null"]).args(words).env("LC_ALL", "C");
+    // Signatures would be printed between commits.
+    let plain = ["-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false"];
+    command.arg("-C").arg(dir).args(plain).args(words).env("LC_ALL", "C");
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"] {
         command.env_remove(name);
     }

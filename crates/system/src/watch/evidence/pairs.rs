@@ -87,26 +87,41 @@ impl Sums {
 /// One reading of all namespaces.
 struct Reading<'a> {
     by_ends: HashMap<(SocketAddr, SocketAddr), &'a Socket>,
-    listeners: HashMap<u16, Vec<&'a Socket>>,
+    /// By port, each with its namespace.
+    listeners: HashMap<u16, Vec<(u64, &'a Socket)>>,
+    /// The namespace that has an address, as far as sockets show it.
+    homes: HashMap<IpAddr, u64>,
 }
 
 impl<'a> Reading<'a> {
-    fn of(sockets: &'a [Socket]) -> Reading<'a> {
-        let mut reading = Reading { by_ends: HashMap::new(), listeners: HashMap::new() };
-        for socket in sockets {
-            if socket.is_listener {
-                reading.listeners.entry(socket.local.port()).or_default().push(socket);
-            } else {
-                reading.by_ends.insert((socket.local, socket.remote), socket);
+    /// `parts` are the namespaces of the sockets, each with where its part ends; what is beyond them is of one more.
+    fn of(sockets: &'a [Socket], parts: &[(u64, usize)]) -> Reading<'a> {
+        let (by_ends, listeners, homes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut reading = Reading { by_ends, listeners, homes };
+        let mut begin = 0;
+        for (namespace, end) in parts.iter().copied().chain([(0, sockets.len())]) {
+            for socket in sockets.get(begin..end).unwrap_or_default() {
+                reading.homes.insert(socket.local.ip(), namespace);
+                if socket.is_listener {
+                    reading.listeners.entry(socket.local.port()).or_default().push((namespace, socket));
+                } else {
+                    reading.by_ends.insert((socket.local, socket.remote), socket);
+                }
             }
+            begin = begin.max(end);
         }
         reading
     }
 
-    /// The listener at an address.
+    /// The listener at an address. One on all addresses is meant only where the address is: another machine's, or
+    /// another container's, has the same port.
     fn listener(&self, at: SocketAddr) -> Option<&'a Socket> {
-        let listens = |s: &&&Socket| s.local.ip() == at.ip() || is_wildcard(s.local.ip());
-        self.listeners.get(&at.port())?.iter().find(listens).copied()
+        let all = self.listeners.get(&at.port())?;
+        let home = self.homes.get(&at.ip());
+        let is_there = |namespace: &u64| at.ip().is_loopback() || home == Some(namespace);
+        let exact = all.iter().find(|(_, s)| s.local.ip() == at.ip());
+        let found = exact.or_else(|| all.iter().find(|(n, s)| is_wildcard(s.local.ip()) && is_there(n)));
+        found.map(|(_, socket)| *socket)
     }
 
     /// Whether this end connected: something listens where the other end is. If no listener is seen, the lower port
@@ -319,14 +334,16 @@ fn is_held(from: &Socket, to: Option<&Socket>) -> bool {
 }
 
 impl PairSums {
-    /// Adds a reading of this part of all connections.
-    pub fn add(&mut self, sockets: &[Socket], subset: Subset, owners: &Owners) {
+    /// Adds a reading of this part of all connections, and the namespaces that its sockets are in, each with where its
+    /// part ends.
+    pub fn add(&mut self, (sockets, parts): (&[Socket], &[(u64, usize)]), subset: Subset, owners: &Owners) {
         self.readings += 1;
         self.each = u64::from(subset.one_in);
-        let reading = Reading::of(sockets);
+        let reading = Reading::of(sockets, parts);
+        let mut dropped = HashMap::new();
         for socket in sockets {
             if socket.is_listener {
-                self.add_listener(socket, owners);
+                self.add_listener(socket, owners, &mut dropped);
             } else if reading.asks(socket) {
                 self.add_connection(socket, &reading, owners);
             } else if !reading.by_ends.contains_key(&(socket.remote, socket.local)) {
@@ -343,14 +360,22 @@ impl PairSums {
         self.rhythms = rhythms.collect();
     }
 
-    fn add_listener(&mut self, socket: &Socket, owners: &Owners) {
+    /// `dropped` is what the listeners of this reading have dropped so far, by component and address.
+    fn add_listener(
+        &mut self,
+        socket: &Socket,
+        owners: &Owners,
+        dropped: &mut HashMap<(String, String), u64>,
+    ) {
         let Some(component) = owners.of(socket.inode) else { return };
         let address = socket.local.to_string();
         let key = (component.to_owned(), address.clone());
         let is_new = *self.first_seen.entry(key.clone()).or_insert(self.readings) == self.readings;
+        // Several sockets may listen at one address (`SO_REUSEPORT`).
+        let now = dropped.entry(key.clone()).or_default();
+        *now += u64::from(socket.drops);
         let entry = self.listeners.entry(key).or_default();
-        // Several sockets may listen at one address (`SO_REUSEPORT`): their drops would be added up over readings.
-        let drops = entry.drops.max(u64::from(socket.drops));
+        let drops = entry.drops.max(*now);
         *entry = Listener {
             component: component.to_owned(),
             address,
@@ -644,6 +669,35 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_on_all_addresses_is_meant_only_where_the_address_is() {
+        let socket = |local: &str, remote: &str, is_listener: bool, inode: u32| Socket {
+            is_listener,
+            local: local.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            inode,
+            ..end(8, 8, 0, 0)
+        };
+        let listener = |local: &str, inode| socket(local, "0.0.0.0:0", true, inode);
+        // Two containers, each with a server on port 80 of all addresses; an accepted connection shows where one is.
+        let sockets = [
+            listener("0.0.0.0:80", 1),
+            socket("10.0.0.2:80", "10.0.0.9:5000", false, 2),
+            listener("0.0.0.0:80", 3),
+            listener("10.0.0.3:443", 4),
+            listener("0.0.0.0:443", 5),
+            socket("10.0.0.3:80", "10.0.0.9:5001", false, 6),
+            socket("10.0.0.3:5002", "203.0.113.5:80", false, 7),
+        ];
+        let reading = Reading::of(&sockets, &[(11, 2), (12, 7)]);
+        let at = |at: &str| reading.listener(at.parse().unwrap()).map(|s| s.inode);
+        assert_eq!((at("10.0.0.2:80"), at("10.0.0.3:80")), (Some(1), Some(3)));
+        assert_eq!(at("10.0.0.3:443"), Some(4), "the one at the address itself");
+        assert_eq!(at("203.0.113.5:80"), None, "another machine");
+        assert_eq!(at("127.0.0.1:80"), Some(1), "somebody here");
+        assert!(reading.asks(&sockets[6]) && !reading.asks(&sockets[1]));
+    }
+
+    #[test]
     fn what_a_listener_dropped_before_it_was_read_stands_apart() {
         use super::super::Members;
         use super::super::sockets::{SocketTable, Subset};
@@ -660,12 +714,12 @@ mod tests {
             [socket(first), socket(second)]
         };
         let mut line = |readings: &[[Socket; 2]]| {
-            readings.iter().for_each(|sockets| sums.add(sockets, Subset::default(), &owners));
+            readings.iter().for_each(|sockets| sums.add((sockets, &[]), Subset::default(), &owners));
             let (_, listeners) = sums.take();
             (listeners[0].drops_before, listeners[0].drops)
         };
-        assert_eq!(line(&[both(3, 7), both(3, 7), both(9, 7)]), (7, 9));
-        assert_eq!(line(&[both(9, 8)]), (9, 9));
+        assert_eq!(line(&[both(3, 7), both(3, 7), both(9, 7)]), (10, 16));
+        assert_eq!(line(&[both(9, 8)]), (17, 17));
     }
 
     #[test]
@@ -685,7 +739,7 @@ mod tests {
             table.read(&mut Subset::default(), &mut found).unwrap();
             let unknown = found.iter().map(|s| s.inode).filter(|i| owners.is_unknown(*i)).collect();
             owners.look(&members, &unknown);
-            sums.add(&found, Subset::default(), &owners);
+            sums.add((&found, &[]), Subset::default(), &owners);
             let (pairs, listeners) = sums.take();
             let own = pairs.into_iter().find(|p| p.address == address.to_string()).unwrap();
             assert!(listeners.iter().any(|l| l.address == address.to_string() && l.component == "web"));

@@ -111,7 +111,7 @@ impl Default for Subset {
 }
 
 impl Subset {
-    fn has(self, socket: &Socket) -> bool {
+    pub fn has(self, socket: &Socket) -> bool {
         let (a, b) = (u32::from(socket.local.port()), u32::from(socket.remote.port()));
         // The same from either end, and spread evenly over consecutive ports.
         let mixed = (a.min(b) << 16 | a.max(b)).wrapping_mul(0x9E37_79B9) >> 8;

@@ -5,8 +5,8 @@
 //! nothing has arrived, if others of its pair came and went before it. A long-lived one (statsd, QUIC) shows nothing
 //! about requests.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
 
 use loadlab_record::evidence::Pair;
 
@@ -50,21 +50,36 @@ pub(crate) struct UdpPairs {
 }
 
 /// Sockets that others ask.
-struct Bound<'a>(HashMap<u16, Vec<&'a Socket>>);
+struct Bound<'a> {
+    by_port: HashMap<u16, Vec<&'a Socket>>,
+    /// Addresses that sockets here have.
+    homes: HashSet<IpAddr>,
+}
 
 impl<'a> Bound<'a> {
     fn of(sockets: &'a [Socket]) -> Bound<'a> {
-        let mut bound: HashMap<u16, Vec<&Socket>> = HashMap::new();
+        let mut by_port: HashMap<u16, Vec<&Socket>> = HashMap::new();
         for socket in sockets.iter().filter(|s| is_bound(s)) {
-            bound.entry(socket.local.port()).or_default().push(socket);
+            by_port.entry(socket.local.port()).or_default().push(socket);
         }
-        Bound(bound)
+        Bound { by_port, homes: sockets.iter().map(|s| s.local.ip()).collect() }
     }
 
     fn at(&self, at: SocketAddr) -> impl Iterator<Item = &'a Socket> {
-        let all = self.0.get(&at.port()).into_iter().flatten().copied();
-        all.filter(move |s| s.local.ip() == at.ip() || s.local.ip().is_unspecified())
+        let all = self.by_port.get(&at.port()).into_iter().flatten().copied();
+        // The same port of a machine elsewhere is not meant.
+        let is_here = is_near(at.ip()) || self.homes.contains(&at.ip());
+        all.filter(move |s| s.local.ip() == at.ip() || is_here && s.local.ip().is_unspecified())
     }
+}
+
+/// Addresses that containers have.
+fn is_near(ip: IpAddr) -> bool {
+    ip.is_loopback()
+        || match ip {
+            IpAddr::V4(v4) => v4.is_private() || v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local(),
+        }
 }
 
 fn is_bound(socket: &Socket) -> bool {
@@ -161,7 +176,6 @@ mod tests {
     use super::super::sockets::{SocketTable, socket};
     use super::*;
     use proptest::prelude::*;
-    use std::collections::HashSet;
     use std::net::UdpSocket;
 
     /// A resolver of this process, and another process that asks: readings are modified by hand.
