@@ -141,7 +141,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
 
 /// What is varied, in which range, and how long each trial takes.
 fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
-    without_revisions(plan, "one is searched")?;
+    without_revisions(plan, "find")?;
     let case = only_case(plan, "one is searched")?;
     let load = load_of(args, case)?;
     let varied = &case.loads[load];

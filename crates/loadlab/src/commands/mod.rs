@@ -56,13 +56,13 @@ fn only_case<'a>(plan: &'a Plan, asks: &str) -> Result<&'a Case, String> {
     Ok(case)
 }
 
-/// Refuses a plan that compares revisions, where only the present tree is measured.
-fn without_revisions(plan: &Plan, asks: &str) -> Result<(), String> {
+/// Refuses a plan that compares revisions, for a command that measures only the present tree.
+fn without_revisions(plan: &Plan, command: &str) -> Result<(), String> {
     if plan.revisions.is_empty() {
         return Ok(());
     }
     let hint = "check one out, and leave them out of the plan: --set revisions=null";
-    Err(format!("the plan compares revisions, and {asks}\nhint: {hint}"))
+    Err(format!("the plan compares revisions, and `loadlab {command}` is about one system\nhint: {hint}"))
 }
 
 /// Writes to the file that the user named, or else to standard output.

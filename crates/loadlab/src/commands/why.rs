@@ -80,7 +80,7 @@ fn read_plan(args: &WhyArgs) -> Result<ReadPlan, Ended> {
 
 /// The only case of the plan, if its loads can be held steady.
 fn the_case(plan: &Plan) -> Result<&Case, String> {
-    without_revisions(plan, "one is asked about")?;
+    without_revisions(plan, "why")?;
     let case = only_case(plan, "one is asked about")?;
     match unfit_for_why(case) {
         Some((message, hint)) => Err(format!("{message}\nhint: {hint}")),
