@@ -57,6 +57,13 @@ impl CaseFindings<'_> {
     }
 }
 
+/// Those of them that are no controls.
+pub fn but_controls<'c, 'a>(
+    cases: &'c [CaseFindings<'a>],
+) -> impl Iterator<Item = &'c CaseFindings<'a>> + Clone {
+    cases.iter().filter(|case| !case.is_control())
+}
+
 impl Spread {
     /// From the figures of trials. A value known only from below sorts above all known ones.
     pub fn of(values: Vec<Value>, better: Better) -> Spread {

@@ -1,8 +1,12 @@
 //! A comparison beside a control: the base once more, under another name. What differs between the two is chance, so no
 //! difference that is smaller is called.
 
+use loadlab_record::summary::Summary;
+
 use crate::case::TRIALS_FOR_DIFFERENCES;
 use crate::compare::{Call, Comparison, Estimate, Method, Row, Scale, Side, read};
+use crate::metric::Metric;
+use crate::parts::{parts_of, probes};
 
 /// What is said of a difference that is smaller than the smallest visible one.
 const HIDDEN: &str = "the difference is no larger than what the control has by chance";
@@ -22,10 +26,14 @@ impl Comparison {
         for row in self.rows.iter_mut().chain(&mut self.details) {
             hold(row, (base, control), confidence);
         }
-        // Parts were looked at because a figure differed; if none does, there is nothing to be found in them.
-        if !self.rows.iter().any(|row| is_called(row.call)) {
-            self.details.clear();
+        // Parts were looked at because their figure differed, and probes because any did.
+        let summaries: Vec<&Summary> = base.trials.iter().map(|trial| trial.1).collect();
+        let called = || self.rows.iter().filter(|row| is_called(row.call));
+        let mut parts: Vec<Metric> = called().flat_map(|row| parts_of(&row.metric, &summaries)).collect();
+        if called().next().is_some() {
+            parts.extend(probes(&summaries));
         }
+        self.details.retain(|row| parts.iter().any(|part| part.id == row.metric.id));
         self
     }
 }
@@ -62,7 +70,7 @@ fn furthest(row: &Row, (base, control): (&Side<'_>, &Side<'_>), confidence: f64)
 
 #[cfg(test)]
 mod tests {
-    use loadlab_record::summary::{Distribution, Requests, Summary, Verdict};
+    use loadlab_record::summary::{Distribution, Requests, Verdict};
 
     use super::*;
     use crate::compare::{Options, compare};

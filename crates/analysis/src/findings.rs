@@ -12,7 +12,7 @@ use loadlab_record::summary::{Ended, FewSamples, Verdict};
 use loadlab_record::units::{format_duration_ns, plural};
 
 use crate::bottleneck::Diagnosis;
-use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
+use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings, but_controls};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
 use crate::design::Design;
@@ -126,15 +126,15 @@ pub fn findings(run: &DiagnosedRun) -> Findings<'_> {
 fn first_bottleneck(cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     // What a control is once more has been asked already.
-    let own = || cases.iter().filter(|case| !case.is_control());
-    for case in own() {
+    let own = but_controls(cases);
+    for case in own.clone() {
         let Some(first) = case.diagnosis.suspects.first() else { continue };
         match said.iter_mut().find(|(text, _)| *text == first.text) {
             Some((_, names)) => names.push(&case.label),
             None => said.push((&first.text, vec![&case.label])),
         }
     }
-    let sentence = |(text, names): &(&str, Vec<&str>)| match own().count() {
+    let sentence = |(text, names): &(&str, Vec<&str>)| match own.clone().count() {
         1 => format!("{}.", capital(text)),
         n if names.len() == n => format!("Every case: {text}."),
         _ => format!("{}: {text}.", named(cases, labels, names)),
@@ -251,7 +251,7 @@ fn named(cases: &[CaseFindings<'_>], labels: &Labels, names: &[&str]) -> String 
     if cases.iter().filter(is_named).any(CaseFindings::is_control) {
         return listed(names);
     }
-    let facts = cases.iter().filter(|c| !c.is_control()).map(|c| &c.case.facts);
+    let facts = but_controls(cases).map(|c| &c.case.facts);
     let is_meant = |facts: &loadlab_record::manifest::CaseFacts| names.contains(&labels.name(facts).as_str());
     described(facts, labels, &is_meant).unwrap_or_else(|| listed(names))
 }
@@ -320,7 +320,7 @@ fn made(run: &RunRecord) -> String {
 
 fn result(run: &RunRecord, cases: &[CaseFindings<'_>], labels: &Labels) -> String {
     let listed = |names: &[&str]| named(cases, labels, names);
-    let own = cases.iter().filter(|c| !c.is_control()).count();
+    let own = but_controls(cases).count();
     // A control passes with the case that it is once more, or not; it is news only if it alone did not.
     let is_news = |control: &CaseFindings<'_>, verdict: Verdict| {
         let base = cases.iter().find(|c| control.case.facts.control_of.as_ref() == Some(&c.case.facts.name));
@@ -443,8 +443,7 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
     if run.manifest.quick {
         return Some("A quick run: a first look, without a verdict on differences between cases.".to_owned());
     }
-    let compared = cases.iter().filter(|c| !c.is_control());
-    let fewest = compared.map(|c| c.summaries().count()).min().unwrap_or(0);
+    let fewest = but_controls(cases).map(|c| c.summaries().count()).min().unwrap_or(0);
     let fewest = if run.manifest.until_certain.is_some() { TRIALS_FOR_DIFFERENCES } else { fewest };
     (fewest < TRIALS_FOR_DIFFERENCES).then(|| {
         format!(

@@ -2,7 +2,7 @@
 
 use loadlab_record::summary::Verdict;
 
-use crate::case::{CaseFindings, Spread};
+use crate::case::{CaseFindings, Spread, but_controls};
 use crate::metric::{self, Better, Metric};
 use crate::usl::{self, Fit, Knee, Point, Refused};
 
@@ -41,13 +41,9 @@ pub struct Level {
 
 /// Every curve of a run, in the order of its cases. INVALID trials are left out.
 pub fn scalability(cases: &[CaseFindings<'_>]) -> Vec<Scalability> {
+    // A control is a level once more: it would count twice.
     let closed: Vec<(&CaseFindings<'_>, u64)> =
-        // A control is a level once more: it would count twice.
-        cases
-            .iter()
-            .filter(|c| !c.is_control())
-            .filter_map(|c| Some((c, c.case.facts.users?)))
-            .collect();
+        but_controls(cases).filter_map(|c| Some((c, c.case.facts.users?))).collect();
     let Some((first, _)) = closed.first() else { return Vec::new() };
     // The axis of users: its value is their number, in every case.
     let says = |i: usize| {

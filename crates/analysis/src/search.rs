@@ -270,9 +270,11 @@ impl Search {
             (passed, Some(above)) if is_invalid(above) => Answer::Generator { level: passed, above },
             (Some(level), Some(above)) => Answer::Most { level, above, confirmed: confirmed && !torn },
             (Some(level), None) => Answer::AtLeast { level, is_top: level >= self.high },
-            (None, _) => {
-                let level = failed.unwrap_or(self.low);
-                Answer::LessThan { level, is_bottom: level <= self.low }
+            (None, Some(level)) => Answer::LessThan { level, is_bottom: level <= self.low },
+            // Nothing is known of any level: the trials ran out while one contradicted itself.
+            (None, None) => {
+                let level = self.levels().first().copied().unwrap_or(self.low);
+                Answer::LessThan { level, is_bottom: false }
             }
         }
     }
@@ -385,6 +387,11 @@ mod tests {
         assert!(matches!(limited(levels - 1, 500), Answer::Most { confirmed: false, .. }));
         // The lowest level was not tried: it may do.
         assert_eq!(limited(3, 0), Answer::LessThan { level: 2, is_bottom: false });
+        // One that contradicts itself has not missed.
+        let mut torn = Search::new(1, 1, 2);
+        torn.add(1, Outcome::Missed);
+        torn.add(1, Outcome::Met);
+        assert_eq!(torn.next(), Next::Done(Answer::LessThan { level: 1, is_bottom: false }));
     }
 
     #[test]

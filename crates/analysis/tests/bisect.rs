@@ -119,6 +119,19 @@ fn ends_that_do_not_differ_are_not_searched() {
 }
 
 #[test]
+fn the_ends_are_measured_no_more_often_than_all_trials_may_be() {
+    let mut search = Bisection::new(REVISIONS, 0.95, 8, 1);
+    let mut chance = Chance::new(1);
+    let ended = loop {
+        match search.next() {
+            Next::Measure(revision) => search.measured(revision, NOISE * chance.normal()),
+            ended => break ended,
+        }
+    };
+    assert_eq!((search.trials(), ended), (8, Next::NotCertain(Vec::new())));
+}
+
+#[test]
 fn revisions_that_cannot_be_measured_are_named_together() {
     // Of 8 revisions 4 and 5 do not build; 5 is slow.
     let mut search = Bisection::new(8, 0.95, 100, 1);

@@ -793,6 +793,11 @@ fn an_accept_queue_comes_before_the_resets_it_causes_and_has_a_name() {
     );
     let named = |s: &Suspect| s.kind == Refused && s.who.as_deref() == Some("db");
     assert!(suspects[1..].iter().any(named), "{suspects:#?}");
+    // Started again in the middle, its socket counts from 0: what it had dropped before is not forgotten.
+    let restarted = full.evidence.iter_mut().filter(|line| line.from_s >= 5.0);
+    restarted.for_each(|line| line.listeners[0].drops = 0);
+    let text = &full.suspects()[0].text;
+    assert!(text.contains("was full: 185,193 connections"), "{text}");
 }
 
 #[test]

@@ -87,6 +87,26 @@ fn differing(comparison: &Comparison) -> Vec<(String, Call)> {
     comparison.differing_details().map(|row| (row.metric.title(), row.call)).collect()
 }
 
+/// What a control hides is not looked for in parts either.
+#[test]
+fn parts_of_a_figure_that_the_control_hides_are_no_findings() {
+    let order = Shift { order: 0.12, db: 0.3, ..Shift::default() };
+    let (base, other) = (trials(1, 24, Shift::default()), trials(2, 24, order));
+    let alone = compare(&side("old", &base), &side("new", &other), Method::Paired, &[], Options::default());
+    let parts =
+        |comparison: &Comparison| differing(comparison).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let all = ["p50 of POST /order", "p99 of POST /order", "CPU per request of db"];
+    assert_eq!(parts(&alone), all);
+    let beside =
+        |control: &[Summary]| alone.clone().beside(&side("old", &base), &side("old (control)", control));
+    assert_eq!(parts(&beside(&trials(3, 24, Shift::default()))), all, "a quiet one");
+    // The second name alone makes orders slower, and leaves the CPU alone.
+    let slower = beside(&trials(3, 24, Shift { order: 0.2, ..Shift::default() }));
+    let call = |id: &str| slower.rows.iter().find(|row| row.metric.id == id).map(|row| row.call);
+    assert_eq!((call("p99"), call("cpu_per_request")), (Some(Call::CannotTell), Some(Call::Worse)));
+    assert_eq!(parts(&slower), ["CPU per request of db"]);
+}
+
 #[test]
 fn a_difference_is_found_in_the_part_that_has_it() {
     let order = Shift { order: 0.12, ..Shift::default() };

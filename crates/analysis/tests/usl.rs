@@ -95,6 +95,10 @@ fn what_data_cannot_carry_is_refused() {
         far.starts_with("peak: the peak would be at") || far.starts_with("peak: throughput still"),
         "{far}"
     );
+    assert_eq!(
+        refused(&LEVELS, (1.25, 0.0)),
+        "peak: throughput falls from the first user on: there is no peak"
+    );
     let mut dead = trials(3, &LEVELS, (0.05, 0.001), 0.02);
     dead[20].per_s = 0.0;
     assert_eq!(fit(&dead), Err(Refused::Nothing { users: 64.0 }));

@@ -310,6 +310,12 @@ fn bisect_refuses_what_it_cannot_search() {
     shop.file("load/plan.yaml", &Shop::plan("trials: 5\n").replace("cp ../ms", "cp ../price"));
     let ran = bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "median"]);
     ran.expect(3, &[" end ", "cannot be measured: build of web at"]);
+    // What it answered before its end is no measurement.
+    let dying = Shop::plan("").replace("\\\"slow_ms\\\": ", "\\\"die_after\\\": 20, \\\"slow_ms\\\": ");
+    assert!(dying.contains("die_after"), "{dying}");
+    shop.file("load/plan.yaml", &dying);
+    let ran = bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "median"]);
+    ran.expect(3, &[" end ", "cannot be measured: component `web` died"]);
     let two = Shop::plan("matrix: [{ name: a, x: 1 }, { name: b, x: 2 }]\n");
     shop.file("load/plan.yaml", &two);
     bisect(&["v1..HEAD", "load/plan.yaml"]).expect(2, &["the plan has 2 cases", "--case names it: `a`, `b`"]);

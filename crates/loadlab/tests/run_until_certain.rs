@@ -132,6 +132,21 @@ fn a_run_that_was_killed_goes_on_in_the_order_that_was_drawn() {
     assert!(trials(&lab, "base").len() <= 20);
 }
 
+/// All rounds are there: how it came out stays as it was.
+#[test]
+fn a_run_that_has_all_its_rounds_comes_out_as_before_when_it_is_resumed() {
+    let lab = Lab::new();
+    let ran = lab.run(&three("{ until: certain, within: 0.01%, at_most: 8 }"), &["--quiet"]);
+    let ended = || lab.record().manifest()["until_certain"]["ended"].clone();
+    let (code, before) = (ran.code, ended());
+    assert!(matches!(code, Some(0 | 4 | 6)) && before.is_string(), "{code:?} {before} {}", ran.err);
+    let rounds = trials(&lab, "base").len();
+    let again = lab.loadlab(&["resume", &lab.run_name(), "--quiet"]);
+    assert_eq!((ended(), trials(&lab, "base").len()), (before, rounds), "{}", again.err);
+    // Doubts about trials that were made before are theirs.
+    assert!(code == Some(4) || again.code == code, "{code:?} then {:?}", again.code);
+}
+
 #[test]
 fn the_page_shows_how_near_each_comparison_is() {
     let lab = Lab::new();

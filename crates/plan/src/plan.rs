@@ -118,6 +118,12 @@ impl Plan {
         &self.cases
     }
 
+    /// The same without controls, which are others once more and stand last.
+    pub fn own_cases(&self) -> &[Case] {
+        let own = self.cases.iter().take_while(|case| case.control_of.is_none()).count();
+        &self.cases[..own]
+    }
+
     /// The same without the plan's own search and its figure, for a search of another kind.
     pub fn without_search(mut self) -> Plan {
         for case in self.cases.iter_mut().filter(|case| case.find.is_some()) {

@@ -595,6 +595,19 @@ fn a_control_is_the_first_case_once_more() {
     assert_eq!(cases("5", Options { trials: Some(4), ..usual() }), []);
     assert_eq!(cases("{ count: 5 }", Options { trials: Some(4), ..usual() }), []);
     assert_eq!(cases("{ count: 5 }", Options { cases_glob: Some("a".to_owned()), ..usual() }), []);
+    // Neither the name of its base nor that of another case is its own.
+    let named = |cases: &str| {
+        let text = format!("{HEAD}{LOAD}matrix: [{cases}]\ntrials: 5\n");
+        let plan = Plan::parse("plan.yaml", &text, &usual()).unwrap();
+        let own = plan.own_cases().len();
+        (own, plan.cases()[own..].iter().map(|case| case.name.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        named("{ name: b, m: 1 }, { name: control, m: 2 }"),
+        (2, vec!["control (again)".to_owned()]),
+        "what is called so is the base"
+    );
+    assert_eq!(named("{ name: a, m: 1 }, { name: a (control), m: 2 }"), (2, vec!["a (control)*".to_owned()]));
     let two =
         vec![Revision { name: "old".to_owned(), dir: None }, Revision { name: "new".to_owned(), dir: None }];
     let named =

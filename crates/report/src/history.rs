@@ -4,7 +4,7 @@
 //! runs of a series ([`loadlab_analysis::changes`]); whether two runs differ, `loadlab compare` says.
 
 use loadlab_analysis::DiagnosedRun;
-use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::case::{CaseFindings, Spread, but_controls};
 use loadlab_analysis::changes::{ChangePoint, change_points};
 use loadlab_analysis::compare::Scale;
 use loadlab_analysis::findings::{Findings, findings};
@@ -103,7 +103,7 @@ fn row(listed: &Listed) -> Vec<Cell> {
         Cell::new(&listed.name),
         Cell::new(started(m)),
         verdict_cell(m.how, worst(findings.cases.iter().map(|c| c.verdict))),
-        Cell::new(format!("{} × {}", own(&findings).count(), trials(&listed.run))),
+        Cell::new(format!("{} × {}", but_controls(&findings.cases).count(), trials(&listed.run))),
     ];
     row.extend(["goodput", "p50", "p99", "errors"].map(|id| over_cases(&findings, id)));
     row
@@ -135,7 +135,7 @@ fn verdict_cell(how: RunEnded, verdict: Verdict) -> Cell {
 /// The lowest and the highest value of a figure over the cases of a run.
 fn over_cases(findings: &Findings<'_>, id: &str) -> Cell {
     let Some(metric) = metric::named(id) else { return Cell::new(figures::NOTHING) };
-    let medians: Vec<Value> = own(findings).map(|c| c.spread(&metric).median).collect();
+    let medians: Vec<Value> = but_controls(&findings.cases).map(|c| c.spread(&metric).median).collect();
     let all = Spread::of(medians, metric.better());
     match figures::range(all.min, all.max, metric.unit) {
         Some(range) => Cell::new(range),
@@ -349,18 +349,13 @@ fn oldest_first(runs: &[Listed]) -> Vec<(&Listed, Findings<'_>)> {
 /// Cases by name, each once, in the order of first appearance.
 fn cases_of<'a>(found: &'a [(&Listed, Findings<'_>)], wanted: &dyn Fn(&str) -> bool) -> Vec<&'a str> {
     let mut cases: Vec<&str> = Vec::new();
-    for case in found.iter().flat_map(|(_, f)| own(f)) {
+    for case in found.iter().flat_map(|(_, f)| but_controls(&f.cases)) {
         let name = case.case.facts.name.as_str();
         if wanted(name) && !cases.contains(&name) {
             cases.push(name);
         }
     }
     cases
-}
-
-/// Cases but for controls, which are others once more.
-fn own<'a, 'b>(findings: &'b Findings<'a>) -> impl Iterator<Item = &'b CaseFindings<'a>> {
-    findings.cases.iter().filter(|case| !case.is_control())
 }
 
 fn case_of<'a, 'b>(findings: &'b Findings<'a>, name: &str) -> Option<&'b CaseFindings<'a>> {

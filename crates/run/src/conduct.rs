@@ -137,8 +137,14 @@ pub fn conduct(
     let mut course =
         Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling, began };
     if has_kept {
-        // Rounds that were made before may have settled something, or all of it.
-        course.judge(missing.first().map_or(plan.trials, |first| schedule[*first].1.saturating_sub(1)));
+        // Rounds that were made before may have settled something. A case that was lacks trials that nobody wants: the
+        // rounds are those of the others, and there may be no more of them.
+        let before = |next: Option<&usize>| next.map_or(plan.trials, |place| schedule[*place].1 - 1);
+        course.judge(before(missing.first()));
+        let next = missing.iter().find(|place| course.wants(schedule[**place].0));
+        if next != missing.first() {
+            course.judge(before(next));
+        }
     }
     for (number, place) in missing.iter().enumerate() {
         if cancel.is_cancelled() || course.done.is_record_lost {

@@ -35,7 +35,7 @@ pub enum By {
 /// All of them, each once, with the cases it applies to unless that is all of them.
 pub fn foreseen(plan: &Plan) -> Vec<Foreseen> {
     let mut found: Vec<(Foreseen, Vec<&str>)> = Vec::new();
-    for case in plan.cases().iter().filter(|case| case.control_of.is_none()) {
+    for case in plan.own_cases() {
         for foreseen in case.expect.iter().filter_map(|e| of_expectation(case, e.text.as_str())) {
             match found.iter_mut().find(|(known, _)| *known == foreseen) {
                 Some((_, cases)) => cases.push(&case.name),
@@ -43,7 +43,7 @@ pub fn foreseen(plan: &Plan) -> Vec<Foreseen> {
             }
         }
     }
-    let all = plan.cases().iter().filter(|case| case.control_of.is_none()).count();
+    let all = plan.own_cases().len();
     let named = |(mut foreseen, cases): (Foreseen, Vec<&str>)| {
         if cases.len() < all {
             let more = if cases.len() > 1 { format!(" and {} more", cases.len() - 1) } else { String::new() };

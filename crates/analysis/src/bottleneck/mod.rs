@@ -251,7 +251,8 @@ fn rank(suspect: &Suspect) -> u8 {
         BottleneckKind::Ports if suspect.share >= ports::DECIDES_SHARE => 1,
         // Now and then at a limit, which holds back a tail and no throughput.
         BottleneckKind::CpuLimit if suspect.share < BURSTS_SHARE => 6,
-        BottleneckKind::Memory | BottleneckKind::OpenFiles if suspect.share < HELD_SHARE => 6,
+        BottleneckKind::Memory if suspect.share < HELD_SHARE * FULL_WEIGHT => 6,
+        BottleneckKind::OpenFiles if suspect.share < HELD_SHARE => 6,
         // Held at a configured limit.
         BottleneckKind::Memory
         | BottleneckKind::CpuLimit

@@ -131,14 +131,12 @@ pub fn command(args: &CheckArgs) -> Ended {
     match read(path, &args.choice) {
         Ok(read) => {
             let trials = read.plan.schedule().len();
-            let (controls, cases): (Vec<_>, Vec<_>) =
-                read.plan.cases().iter().partition(|case| case.control_of.is_some());
-            let control = match controls.len() {
+            let cases = read.plan.own_cases().len();
+            let control = match read.plan.cases().len() - cases {
                 0 => String::new(),
                 1 => " and a control".to_owned(),
                 n => format!(" and {n} controls"),
             };
-            let cases = cases.len();
             let name = path.display();
             let at_most = if read.plan.until_certain.is_some() { "at most " } else { "" };
             output::print(&format!("{name}: good – {cases} case(s){control}, {at_most}{trials} trial(s)\n"));

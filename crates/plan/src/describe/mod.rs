@@ -29,7 +29,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
     let description = plan.description.iter().flat_map(|d| d.lines()).map(str::trim);
     lines.extend(description.filter(|l| !l.is_empty()).map(str::to_owned));
     // A control differs in nothing from the case that it is once more.
-    let cases: Vec<Case> = plan.cases().iter().filter(|c| c.control_of.is_none()).cloned().collect();
+    let cases = plan.own_cases();
     let names: Vec<&str> = cases.iter().map(|c| c.name.as_str()).collect();
     if cases.len() > 1 {
         lines.push(format!("{} cases: {}", cases.len(), names_of(&names, 20)));
@@ -39,7 +39,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
         lines.push(format!("revisions of its repository: {}", names_of(&names, 20)));
     }
     lines.push(trials(plan));
-    lines.extend(vary(&cases));
+    lines.extend(vary(cases));
     if let Some(case) = cases.first().filter(|c| !c.figures.is_empty()) {
         let figures: Vec<String> = case.figures.iter().map(|f| format!("{} = {}", f.name, f.value)).collect();
         lines.push(format!("figures: {}", figures.join("; ")));

@@ -91,11 +91,11 @@ pub(crate) fn add_controls(plan: &mut Plan) {
     for base in bases {
         let base = plan.cases[base].clone();
         let first = if base.name.eq_ignore_ascii_case("control") { "again" } else { "control" };
-        let words = [first, "again", "once more", "control of loadlab"];
-        let mut names = words.iter().map(|word| format!("{} ({word})", base.name));
+        let mut name = format!("{} ({first})", base.name);
         // A plan may have a case of that name.
-        let is_free = |name: &String| plan.cases.iter().all(|case| case.name != *name);
-        let Some(name) = names.find(is_free) else { continue };
+        while plan.cases.iter().any(|case| case.name == name) {
+            name.push('*');
+        }
         plan.cases.push(Case { name, control_of: Some(base.name.clone()), ..base });
     }
 }

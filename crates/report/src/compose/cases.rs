@@ -1,7 +1,7 @@
 //! Cases side by side by the figures that matter: one row per case, or, if two or more axes vary, one grid per
 //! figure.
 
-use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::case::{CaseFindings, Spread, but_controls};
 use loadlab_analysis::compare::{Call, Comparison};
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::labels::Labels;
@@ -169,8 +169,7 @@ fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Compa
 /// Grids, if exactly two axes vary in enough cases; further axes become facets.
 pub(super) fn grids(findings: &Findings<'_>, axes: &[String]) -> Option<Grids> {
     let labels = Labels::of(findings.cases.iter().map(|c| &c.case.facts), axes);
-    let own = findings.cases.iter().filter(|case| !case.is_control()).count();
-    if labels.axes.len() < 2 || own < GRID_FROM {
+    if labels.axes.len() < 2 || but_controls(&findings.cases).count() < GRID_FROM {
         return None;
     }
     // The two longest axes span the grid; the longer one runs down.

@@ -1,6 +1,6 @@
 //! How cases differ in the most important figure, in a sentence.
 
-use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::case::{CaseFindings, but_controls};
 use loadlab_analysis::compare::{Call, Comparison};
 use loadlab_analysis::findings::Findings;
 use loadlab_analysis::metric::{Better, Metric, Unit, Value};
@@ -27,8 +27,7 @@ fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
         let value = case.spread(metric).median;
         Some((value.known()?, value, case.label.clone()))
     };
-    let own = cases.iter().filter(|case| !case.is_control());
-    let mut all: Vec<(f64, Value, String)> = own.filter_map(known).collect();
+    let mut all: Vec<(f64, Value, String)> = but_controls(cases).filter_map(known).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (least, most) = (all.first()?, all.last()?);
     let text =

@@ -85,12 +85,7 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
         }
     }
     let remark = |(expr, all): (&str, Vec<(&str, &Expectation)>)| {
-        // Undecided in one trial and missed in another counts as missed.
-        let mut missed: Vec<&(&str, &Expectation)> =
-            all.iter().filter(|(_, e)| e.holds != Some(true)).collect();
-        if missed.iter().any(|(_, e)| e.is_missed()) {
-            missed.retain(|(_, e)| e.is_missed());
-        }
+        let missed = not_held(&all);
         let mut cases: Vec<&str> = Vec::new();
         for (case, _) in &missed {
             if !cases.contains(case) {
@@ -129,6 +124,15 @@ pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
     by_expr.into_iter().map(remark).collect()
 }
 
+/// Those that do not hold. Undecided in one trial and missed in another counts as missed.
+fn not_held<'a, T>(all: &'a [(T, &'a Expectation)]) -> Vec<&'a (T, &'a Expectation)> {
+    let mut found: Vec<&(T, &Expectation)> = all.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+    if found.iter().any(|(_, e)| e.is_missed()) {
+        found.retain(|(_, e)| e.is_missed());
+    }
+    found
+}
+
 /// What came of an expectation that does not hold.
 fn came(expectation: &Expectation) -> (Weight, &'static str) {
     match expectation {
@@ -153,12 +157,7 @@ pub fn expectations(case: &CaseFindings<'_>) -> Vec<Remark> {
 }
 
 fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
-    // Undecided in one trial and missed in another counts as missed.
-    let mut missed: Vec<&(u32, &Expectation)> =
-        trials.iter().filter(|(_, e)| e.holds != Some(true)).collect();
-    if missed.iter().any(|(_, e)| e.is_missed()) {
-        missed.retain(|(_, e)| e.is_missed());
-    }
+    let missed = not_held(trials);
     let (weight, label) = match missed.first() {
         None => (Weight::Good, "✔ holds"),
         Some((_, e)) => came(e),
@@ -344,5 +343,35 @@ fn remark(example: &Example, kept: ExampleReason) -> Remark {
         label: example.outcome.clone(),
         text: example_words(example).split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned()),
         hint: (!hints.is_empty()).then(|| hints.join(" · ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_record::summary::FewSamples;
+
+    use super::*;
+
+    #[test]
+    fn what_was_missed_comes_before_what_is_undecided() {
+        let expectation = |holds: Option<bool>, is_open: bool| Expectation {
+            expr: "p99 < 1s".to_owned(),
+            holds,
+            value: None,
+            unit: String::new(),
+            note: None,
+            undecided: is_open.then_some(FewSamples { samples: 9, needed: 1000, needed_s: None }),
+        };
+        let (held, open) = (expectation(Some(true), false), expectation(None, true));
+        let (missed, unknown) = (expectation(Some(false), false), expectation(None, false));
+        let of = |all: &[&Expectation]| {
+            let all: Vec<(u32, &Expectation)> = (1..).zip(all.iter().copied()).collect();
+            let found = not_held(&all);
+            (found.first().map(|(_, e)| came(e).1), found.len())
+        };
+        assert_eq!(of(&[&held, &held]), (None, 0));
+        assert_eq!(of(&[&held, &open, &open]), (Some("? undecided"), 2));
+        assert_eq!(of(&[&open, &missed, &held]), (Some("✘ failed"), 1));
+        assert_eq!(of(&[&open, &unknown]), (Some("✘ unknown"), 1));
     }
 }

@@ -217,14 +217,16 @@ const DECADES_FROM: f64 = 30.0;
 /// one definitely missed nothing, or was not reached.
 pub fn verdict(search: &SearchFacts) -> Verdict {
     let above = || search.path.iter().filter(|step| Some(step.level) == search.above);
-    let is_any = |outcome: &str| above().any(|step| step.outcome == outcome);
+    let count = |outcome: &str| above().filter(|step| step.outcome == outcome).count();
+    // One trial that could be judged decides what the others could not.
+    let is_invalid = count("invalid") > count("met") && count("missed") + count("undecided") == 0;
     let is_open = search.above.is_some() && above().all(|step| step.outcome == "undecided");
     let ran_out = search.above.is_some_and(|above| above > search.low);
     match (&search.found, search.level) {
         (None, _) => Verdict::None,
-        (Some(_), _) if is_any("invalid") && !is_any("missed") && !is_any("met") => Verdict::Invalid,
+        (Some(_), _) if is_invalid => Verdict::Invalid,
         (Some(_), Some(_)) => Verdict::Pass,
-        (Some(_), None) if is_open || ran_out => Verdict::Undecided,
+        (Some(_), None) if is_open || ran_out || count("met") > 0 => Verdict::Undecided,
         (Some(_), None) => Verdict::Fail,
     }
 }
@@ -257,4 +259,44 @@ fn section(search: &SearchFacts) -> Section {
     let mut blocks = vec![Block::Table(table)];
     blocks.extend(response(search.vary, &[("levels".to_owned(), vec![search])]).map(Block::Plane));
     Section::new("search", "The search", blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_is_that_of_the_lowest_level_that_was_not_met() {
+        let of = |level: Option<u64>, above: Option<u64>, outcomes: &[&str]| {
+            let step = |outcome: &&str| SearchStep {
+                level: above.unwrap_or(1),
+                outcome: (*outcome).to_owned(),
+                ..SearchStep::default()
+            };
+            verdict(&SearchFacts {
+                vary: SearchVariable::Users,
+                low: 10,
+                high: 100,
+                found: Some("so".to_owned()),
+                level,
+                above,
+                confirmed: false,
+                capacity: None,
+                bottleneck: None,
+                path: outcomes.iter().map(step).collect(),
+            })
+        };
+        assert_eq!(of(Some(20), Some(21), &["missed", "missed"]), Verdict::Pass);
+        assert_eq!(of(Some(100), None, &[]), Verdict::Pass);
+        assert_eq!(of(None, Some(10), &["missed"]), Verdict::Fail);
+        // Loadlab itself gave; one trial that could be judged decides what the others could not.
+        assert_eq!(of(Some(20), Some(21), &["invalid", "invalid", "met"]), Verdict::Invalid);
+        assert_eq!(of(None, Some(10), &["invalid"]), Verdict::Invalid);
+        assert_eq!(of(None, Some(10), &["invalid", "missed"]), Verdict::Fail);
+        assert_eq!(of(Some(20), Some(21), &["invalid", "undecided"]), Verdict::Pass);
+        // Too few samples; a lower level was not tried; one that contradicts itself.
+        assert_eq!(of(None, Some(10), &["undecided", "undecided"]), Verdict::Undecided);
+        assert_eq!(of(None, Some(32), &["missed"]), Verdict::Undecided);
+        assert_eq!(of(None, Some(10), &["missed", "met"]), Verdict::Undecided);
+    }
 }

@@ -513,8 +513,8 @@ fn words_of(answer: &Answer, vary: SearchVariable) -> String {
             format!("less than {}: even the lowest level misses the expectations", words(level))
         }
         Answer::LessThan { level, is_bottom: false } => format!(
-            "less than {}: no measured level met the expectations before the search ran out of trials; `--max-levels` \
-             allows more",
+            "less than {}, as far as the search came: no level certainly met the expectations before it ran out of trials; \
+             `--max-levels` allows more",
             words(level)
         ),
         Answer::Generator { level: Some(level), above } => format!(

@@ -185,8 +185,10 @@ impl EvidenceReader {
             }
         }
         self.closed.extend(failed);
-        // A later table may have made the subset smaller.
-        self.narrow();
+        if self.subset.one_in > 1 {
+            // A later table may have made it smaller.
+            self.subset.keep(&mut self.sockets, &mut self.parts);
+        }
         (0..).zip(&mut self.sockets).for_each(|(place, socket)| socket.place = place);
         self.look(now_ns);
         self.pairs.note(self.packets.wants_notes(now_ns));
@@ -203,17 +205,6 @@ impl EvidenceReader {
         self.next_ns = now_ns + wait_ns;
         // A burst is over before the next reading.
         burst_ns.map_or(wait_ns, |burst_ns| burst_ns.min(wait_ns))
-    }
-
-    /// Keeps the sockets that are in the subset, of every namespace.
-    fn narrow(&mut self) {
-        let (subset, mut begin, mut kept) = (self.subset, 0, 0);
-        for (_, end) in &mut self.parts {
-            let part = self.sockets.get(begin..*end).unwrap_or_default();
-            kept += part.iter().filter(|socket| subset.has(socket)).count();
-            (begin, *end) = (*end, kept);
-        }
-        self.sockets.retain(|socket| subset.has(socket));
     }
 
     /// The line that is due, if any; `at_s` puts times on the trial's clock.

@@ -111,11 +111,22 @@ impl Default for Subset {
 }
 
 impl Subset {
-    pub fn has(self, socket: &Socket) -> bool {
+    fn has(self, socket: &Socket) -> bool {
         let (a, b) = (u32::from(socket.local.port()), u32::from(socket.remote.port()));
         // The same from either end, and spread evenly over consecutive ports.
         let mixed = (a.min(b) << 16 | a.max(b)).wrapping_mul(0x9E37_79B9) >> 8;
         socket.is_listener || mixed & (self.one_in - 1) == 0
+    }
+
+    /// Keeps those that are in it. `parts` are their namespaces, each with where its part ends.
+    pub fn keep(self, sockets: &mut Vec<Socket>, parts: &mut [(u64, usize)]) {
+        let (mut begin, mut kept) = (0, 0);
+        for (_, end) in parts {
+            let part = sockets.get(begin..*end).unwrap_or_default();
+            kept += part.iter().filter(|socket| self.has(socket)).count();
+            (begin, *end) = (*end, kept);
+        }
+        sockets.retain(|socket| self.has(socket));
     }
 
     /// Halves it until few enough of these are left.
@@ -320,6 +331,24 @@ mod tests {
         assert_eq!(of(&read(), ends.1, ends.0).unread, 0);
         let listens = found.iter().find(|s| s.is_listener && s.local == ends.1).unwrap();
         assert!(listens.inode != 0 && listens.unsent > 0 && listens.drops == 0, "{listens:?}");
+    }
+
+    #[test]
+    fn a_smaller_subset_holds_for_what_was_read_before() {
+        let template = read().into_iter().next().expect("a socket of this machine");
+        let connection = |port: u16| Socket {
+            is_listener: false,
+            local: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 80)),
+            ..template.clone()
+        };
+        let all: Vec<Socket> = (1000..1400).map(connection).collect();
+        let (mut sockets, mut parts) = (all.clone(), [(11, 100), (12, 100), (13, 400)]);
+        let subset = Subset { one_in: 4 };
+        subset.keep(&mut sockets, &mut parts);
+        let kept = |all: &[Socket]| all.iter().filter(|socket| subset.has(socket)).count();
+        assert_eq!(parts, [(11, kept(&all[..100])), (12, kept(&all[..100])), (13, sockets.len())]);
+        assert!(sockets.len() == kept(&all) && (60..140).contains(&sockets.len()), "{}", sockets.len());
     }
 
     #[test]

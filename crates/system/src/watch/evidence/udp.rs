@@ -267,6 +267,22 @@ mod tests {
         assert_eq!((pairs.len(), pairs[0].made, pairs[0].unread), (1, 1, 0.5), "{pairs:?}");
     }
 
+    #[test]
+    fn the_same_port_of_a_machine_elsewhere_is_not_meant() {
+        let fixture = made();
+        let everywhere = Socket {
+            local: format!("0.0.0.0:{}", fixture.resolver.local.port()).parse().unwrap(),
+            ..fixture.resolver.clone()
+        };
+        let home = Socket { local: "203.0.113.7:9".parse().unwrap(), ..fixture.asker.clone() };
+        let all = [everywhere, home];
+        let bound = Bound::of(&all);
+        let is_asked = |ip: &str| bound.at(SocketAddr::new(ip.parse().unwrap(), all[0].local.port())).count();
+        assert_eq!(is_asked("8.8.8.8"), 0);
+        // Of this machine, or of a container that has connected to nobody yet.
+        assert_eq!((is_asked("127.0.0.1"), is_asked("172.17.0.2"), is_asked("203.0.113.7")), (1, 1, 1));
+    }
+
     proptest! {
         #[test]
         fn no_table_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
