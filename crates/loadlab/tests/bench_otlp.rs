@@ -100,7 +100,7 @@ fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
     let check = |url: &str, more: &[&str], expect: &str| {
         let before = target.settled().answered;
         let ran = load(&target, url, more);
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
         let reported: Vec<&str> = ran.stderr.lines().filter(|l| l.contains("--otlp")).collect();
         assert!(reported.len() == 1 && reported[0].contains(expect), "{reported:?} has no {expect}");
         assert_eq!(target.settled().answered, before + 3000);

@@ -627,7 +627,7 @@ pub struct Generator {
     /// Stretches of time in which a load thread did not run at all, for whatever reason.
     #[serde(default)]
     pub stalls: Stalls,
-    /// Time this machine was suspended during the load, seconds: no clock of the load shows it.
+    /// Time this machine was suspended during the load, at the least, seconds: no clock of the load shows it.
     #[serde(default)]
     pub suspended_s: Option<f64>,
     /// Time of the load in ticks longer than a second, seconds: the merging thread had too little time. Counts over

@@ -43,16 +43,54 @@ fn run_delay() -> Option<(u64, u64)> {
     Some((fields.next()??, fields.next()??))
 }
 
-/// How long this machine has been suspended since boot: the difference between the two clocks.
-pub fn suspended_ns() -> u64 {
-    use rustix::time::{ClockId, clock_gettime};
-    let ns = |id| {
-        let t = clock_gettime(id);
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-    };
-    let running_ns = ns(ClockId::Monotonic);
-    ns(ClockId::Boottime).saturating_sub(running_ns)
+/// How long this machine has been suspended since it booted: a range, since two clocks cannot be read at one instant.
+///
+/// `CLOCK_BOOTTIME` counts while the machine is suspended, `CLOCK_MONOTONIC` does not. A thread may lose its core
+/// between reading one and the other, for longer than many a suspension lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspended {
+    least_ns: u64,
+    most_ns: u64,
 }
+
+impl Suspended {
+    /// So far. Of a few readings, the one that was interrupted least.
+    pub fn now() -> Suspended {
+        use rustix::time::{ClockId, clock_gettime};
+        let ns = |id| {
+            let t = clock_gettime(id);
+            t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+        };
+        Self::of_readings(|| [ns(ClockId::Monotonic), ns(ClockId::Boottime), ns(ClockId::Monotonic)])
+    }
+
+    /// From readings of three times each: without suspensions, with them, and without them again.
+    fn of_readings(mut read: impl FnMut() -> [u64; 3]) -> Suspended {
+        let mut range = || {
+            let [before_ns, boot_ns, after_ns] = read();
+            Suspended {
+                least_ns: boot_ns.saturating_sub(after_ns),
+                most_ns: boot_ns.saturating_sub(before_ns),
+            }
+        };
+        let mut narrowest = range();
+        for _ in 1..READINGS {
+            let next = range();
+            if next.most_ns - next.least_ns < narrowest.most_ns - narrowest.least_ns {
+                narrowest = next;
+            }
+        }
+        narrowest
+    }
+
+    /// Nanoseconds of suspension since an earlier reading, at the least.
+    pub fn since_ns(self, before: Suspended) -> u64 {
+        self.least_ns.saturating_sub(before.most_ns)
+    }
+}
+
+/// Readings of the clocks, of which one counts.
+const READINGS: usize = 5;
 
 /// Resident memory of this process now.
 pub fn rss_bytes() -> u64 {
@@ -186,6 +224,34 @@ const SLICE_NS: u64 = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_loses_its_core_between_two_clocks_is_no_suspension() {
+        // Times of the readings in turn; each must take all five.
+        let read = |times: &[[u64; 3]; READINGS]| {
+            let mut times = times.iter();
+            let got = Suspended::of_readings(|| *times.next().expect("no more readings than these"));
+            assert_eq!(times.next(), None);
+            got
+        };
+        let quick = [[1_000, 1_010, 1_020]; READINGS];
+        let before = read(&quick);
+        assert_eq!(before, Suspended { least_ns: 0, most_ns: 10 });
+        // interrupted in each reading, on either side of the middle
+        let late = 4_000_000;
+        let (first, second) = ([2_000, 2_010 + late, 2_020 + late], [2_000, 2_010, 2_020 + late]);
+        assert_eq!(read(&[first; READINGS]).since_ns(before), 0);
+        assert_eq!(read(&[second; READINGS]).since_ns(before), 0);
+        // one of them was not
+        let mut mixed = [first; READINGS];
+        mixed[3] = [9_000, 9_010 + 7_000, 9_020];
+        assert_eq!(read(&mixed), Suspended { least_ns: 6_990, most_ns: 7_010 });
+        // a suspension counts, however slow the readings are
+        let slept = 50_000_000;
+        let after = [first[0], first[1] + slept, first[2]];
+        assert_eq!(read(&[after; READINGS]).since_ns(before), slept - 10 - 10);
+        assert_eq!(before.since_ns(read(&[after; READINGS])), 0);
+    }
 
     #[test]
     fn groups_around_this_process_by_version() {

@@ -9,7 +9,7 @@ use crate::io::Io;
 use crate::io::epoll::{Epoll, now_ns};
 use crate::io::uring::{Size, Uring};
 use crate::measure::batch::{Batch, Sizes};
-use crate::measure::own_usage::{self, ThreadUse};
+use crate::measure::own_usage::{self, Suspended, ThreadUse};
 use crate::measure::recorder::{Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec};
 use crate::start::{Start, StartGuard};
@@ -26,7 +26,7 @@ pub(super) fn run(
     take: &mut dyn FnMut(&mut Batch),
 ) -> Result<(Vec<Result<WorkerEnd, LoadError>>, Generator), LoadError> {
     let (full, batches) = channel();
-    let (throttled_before, suspended_before) = (own_usage::throttled_ns(), own_usage::suspended_ns());
+    let (throttled_before, suspended_before) = (own_usage::throttled_ns(), Suspended::now());
     let ends = std::thread::scope(|scope| {
         let mut empties = Vec::new();
         let mut threads = Vec::new();
@@ -58,8 +58,7 @@ pub(super) fn run(
     let backend = good().next().map_or("none", |e| e.backend);
     let throttled = own_usage::throttled_since(&throttled_before);
     let mut generator = own_usage::sum(backend, &bound_cpus(spec), &uses, throttled);
-    let suspended_ns = own_usage::suspended_ns().saturating_sub(suspended_before);
-    generator.suspended_s = Some(suspended_ns as f64 / 1e9);
+    generator.suspended_s = Some(Suspended::now().since_ns(suspended_before) as f64 / 1e9);
     Ok((ends.into_iter().map(|end| end.map(|end| end.end)).collect(), generator))
 }
 
