@@ -141,7 +141,7 @@ fn journey() -> LoadSpec {
         remembered: vec![],
         numbers: vec![],
         sessions: false,
-        unix_ns: 0,
+        unix_ns: Some(0),
     };
     LoadSpec { journey: Some(Box::new(journey)), ..plain() }
 }

@@ -210,7 +210,7 @@ fn forgetful(elsewhere: bool) -> LoadSpec {
         remembered: vec![],
         numbers: vec![],
         sessions: false,
-        unix_ns: 0,
+        unix_ns: Some(0),
     };
     let mut load = spec(Model::Closed { users: 1 }, Until::Repeats(5));
     load.requests.push(load.requests[0].clone());

@@ -137,7 +137,7 @@ fn shopping(rounds: u64) -> Journey {
         remembered: vec![],
         numbers: vec![],
         sessions: false,
-        unix_ns: 1_790_000_000 * S,
+        unix_ns: Some(1_790_000_000 * S),
     }
 }
 
@@ -596,8 +596,9 @@ fn what_is_sent_again_is_the_same_request() {
         let users = spec(Model::Closed { users: 1 }, Until::Repeats(9), orders(9));
         let mut load = over_http2(users, 1, &[vec![]]);
         load.timeout_ns = 50 * MS;
-        let (reported, _, over) =
+        let (reported, outcome, over) =
             reported_by(&load, Over::new(Depot::default(), Some(Whim::Refuse(refused))));
+        assert_eq!(outcome.measured.connections.requests_resent, 1, "stream {refused} refused");
         let depot = over.inner.agrees(&reported, &format!("stream {refused} refused"));
         assert_eq!(depot.came.keys().copied().collect::<Vec<_>>(), (0..9).collect::<Vec<_>>());
     }

@@ -196,7 +196,7 @@ fn spec(model: Model, until: Until, scripts: Vec<Script>) -> LoadSpec {
             numbers: vec![],
             remembered: vec![],
             sessions: false,
-            unix_ns: 0,
+            unix_ns: Some(0),
         })),
         ..LoadSpec::new(model, until, requests, support::address())
     }

@@ -74,8 +74,15 @@ fn a_stop_condition_ends_the_load() {
     // Rates are those so far, not zero.
     let steady = Server::start(slow(Duration::from_millis(2)));
     let url = steady.url("/");
-    let (json, _) =
-        measured(&[&url, "-c", "2", "-n", "300", "--stop-when", "goodput < 0.1/s or rate < 0.1/s"]);
+    let (json, _) = measured(&[
+        &url,
+        "-c",
+        "2",
+        "-n",
+        "300",
+        "--stop-when",
+        "ok > 0 and goodput < 0.1/s or ok > 0 and rate < 0.1/s",
+    ]);
     assert_eq!((at(&json, "ended").as_str(), n(&json, "requests.ok")), (Some("complete"), 300), "{json:#}");
     let (json, _) = measured(&[&url, "-c", "2", "-d", "50s", "--stop-when", "rate > 1/s and ok > 20"]);
     assert_eq!(at(&json, "ended"), "stopped", "{json:#}");

@@ -70,11 +70,9 @@ impl Nginx {
         format!("http://{}{path}", self.address)
     }
 
-    /// Lines of its log: requests that it answered over HTTP/2.
-    fn answered(&self) -> u64 {
-        // Ending it flushes what it holds back.
-        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap();
-        log.lines().filter(|l| l.contains("HTTP/2.0")).count() as u64
+    /// Lines of its log: requests that it answered over HTTP/2. It logs them after their answers: waits for this many.
+    fn answered(&self, expected: u64) -> u64 {
+        crate::common::nginx::logged(&self.dir.path().join("log"), expected, |line| line.contains("HTTP/2.0"))
     }
 }
 
@@ -95,7 +93,7 @@ fn streams_share_connections_and_every_request_counts_once() {
     assert_eq!(json["load"]["protocol"], "http/2");
     assert_eq!(json["statuses"]["200"], 2000);
     assert!(n(&json, "bytes.received") > 2000 * 1000);
-    assert_eq!(nginx.answered(), 2000);
+    assert_eq!(nginx.answered(2000), 2000);
 }
 
 fn a_server_that_says_goodbye_loses_nothing() {
@@ -105,7 +103,7 @@ fn a_server_that_says_goodbye_loses_nothing() {
     assert_eq!(code, 0, "{json:#}");
     assert_eq!((n(&json, "requests.ok"), n(&json, "requests.failed")), (3000, 0), "{json:#}");
     assert!(n(&json, "connections.opened") >= 3000 / 57, "{json:#}");
-    assert_eq!(nginx.answered(), 3000);
+    assert_eq!(nginx.answered(3000), 3000);
 }
 
 fn bodies_go_out_whole() {
@@ -131,7 +129,7 @@ fn a_rate_goes_over_streams_too() {
     let (json, _) = measured(&args);
     assert_eq!((n(&json, "requests.ok"), n(&json, "requests.due")), (400, 400), "{json:#}");
     assert!(n(&json, "connections.peak") <= 2);
-    assert_eq!(nginx.answered(), 400);
+    assert_eq!(nginx.answered(400), 400);
 }
 
 fn an_http_1_server_is_a_protocol_failure() {

@@ -242,14 +242,14 @@ fn arrivals(args: &[&str]) -> Vec<f64> {
 /// Same seed, same due times; another seed, others. Gaps are long, so that a busy machine does not blur them: most
 /// must agree to a fraction of their length.
 fn arrivals_are_the_seeds() {
-    let load = ["-r", "25/s", "-n", "25", "--arrivals", "poisson", "--seed"];
+    let load = ["-r", "6.25/s", "-n", "25", "--arrivals", "poisson", "--seed"];
     let with = |seed| arrivals(&[&load[..], &[seed]].concat());
     let (one, again, other) = (with("7"), with("7"), with("8"));
-    let alike = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(x, y)| (*x - *y).abs() < 15.0).count();
+    let alike = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(x, y)| (*x - *y).abs() < 60.0).count();
     assert!(alike(&one, &again) >= 18, "{one:?}\n{again:?}");
     assert!(alike(&one, &other) <= 16, "{one:?}\n{other:?}");
     // and they are not evenly spaced
-    assert!(one.iter().filter(|gap| (*gap - 40.0).abs() > 10.0).count() >= 8, "{one:?}");
+    assert!(one.iter().filter(|gap| (*gap - 160.0).abs() > 40.0).count() >= 8, "{one:?}");
 }
 
 fn users_ramp_up_evenly() {

@@ -485,14 +485,14 @@ fn parts(text: &str) -> (&str, &str, &str) {
 fn a_screen_comes_and_leaves_the_result() {
     let server = Server::start(slow(Duration::from_millis(1)));
     let url = server.url("/");
-    let args = [url.as_str(), "-c", "2", "-d", "1300ms"];
+    let args = [url.as_str(), "-c", "2", "-d", "3s"];
     let (code, text) = on_terminal(80, &args, &[]);
     assert_eq!(code, 0, "{text}");
     let (_, on, after) = parts(&text);
-    assert!(on.contains("2 users for 1.30 s") && on.contains("p99"), "{on:?}");
+    assert!(on.contains("2 users for 3.00 s") && on.contains("p99"), "{on:?}");
     assert!(after.contains(" ok in ") && !after.contains("░"), "{after:?}");
     // The load is shown above it.
-    assert!(after.contains("2 users for 1.30 s"), "{after:?}");
+    assert!(after.contains("2 users for 3.00 s"), "{after:?}");
     // Colour is independent of the screen.
     let (_, plain) = on_terminal(80, &args, &[("NO_COLOR", "1")]);
     assert!(!parts(&plain).1.contains("\x1b[36m") && !parts(&plain).1.contains("\x1b[38;5;6m"), "{plain:?}");

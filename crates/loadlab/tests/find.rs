@@ -26,11 +26,17 @@ fn answer(lab: &Lab, args: &[&str]) -> (Value, Option<i32>, String) {
 #[test]
 fn the_users_a_plan_takes_are_found() {
     let lab = Lab::new();
-    lab.file("plan.yaml", &plan());
+    // So slow that a busy machine adds little to it.
+    lab.file(
+        "plan.yaml",
+        &plan()
+            .replace("\\\"slow_ms\\\": 10", "\\\"slow_ms\\\": 40")
+            .replace("\"slow_ms\": 10", "\"slow_ms\": 40"),
+    );
     let args = [
         "plan.yaml",
         "--expect",
-        "p50 < 80ms",
+        "p50 < 320ms",
         "--users",
         "1..64",
         "--level-duration",
@@ -40,7 +46,7 @@ fn the_users_a_plan_takes_are_found() {
     ];
     let (json, code, err) = answer(&lab, &args);
     assert_eq!(code, Some(0), "{json:#}\n{err}");
-    // 16 users wait 80 ms on a machine with nothing else to do; on a busy one a little longer
+    // 16 users wait 320 ms on a machine with nothing else to do; on a busy one a little longer
     let level = json["answer"]["level"].as_u64().unwrap_or_else(|| panic!("{json:#}"));
     assert!((8..=16).contains(&level), "{json:#}");
     let path = json["search"]["path"].as_array().expect("a path");
@@ -150,15 +156,15 @@ fn what_too_few_requests_leave_open_is_not_missed() {
 
 #[test]
 fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
-    // two at a time, 10 ms each: 200/s, and a little less because of the threads
-    let mut server = run_support::Served::start("\"at_once\": 2, \"slow_ms\": 10");
+    // two at a time, 40 ms each: 50/s, and a little less because of the threads
+    let mut server = run_support::Served::start("\"at_once\": 2, \"slow_ms\": 40");
     let url = server.url("/");
     let args = [
         url.as_str(),
         "--expect",
         "errors < 1%",
         "--rate",
-        "20/s..800/s",
+        "5/s..200/s",
         "--level-duration",
         "2s",
         "--settle",
@@ -175,7 +181,7 @@ fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
     server.stop();
     assert_eq!(code, Some(0), "{json:#}\n{err}");
     let level = json["answer"]["level"].as_u64().unwrap_or_else(|| panic!("{json:#}"));
-    assert!((100..=210).contains(&level), "{json:#}");
+    assert!((25..=52).contains(&level), "{json:#}");
     let path = json["search"]["path"].as_array().expect("a path");
     let missed = path.iter().find(|s| s["outcome"] == "missed").expect("some level was too much");
     let why = missed["why"].as_str().expect("words");
@@ -322,7 +328,7 @@ fn a_search_that_was_killed_goes_on() {
     lab.loadlab(&["show", &name, "--runs-dir", "."]).expect(0, &[]);
     let text = lab.record().report("text");
     assert!(text.contains("the search was cut off"), "{text}");
-    lab.loadlab(&["clean"]).expect(0, &[]);
+    run_support::eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
     let ran = lab.loadlab(&["resume", &name]);
     assert!([Some(0), Some(4)].contains(&ran.code), "{}", ran.err);
     let summary = lab.record().summary("default", 1);

@@ -182,7 +182,7 @@ fn services_live_on() {
     lab.file("compose.yaml", &unlike(TWINS));
     let matrix = "matrix:\n  - { name: paused, memory: 48MiB, do: pause web }\n  \
                   - { name: killed, memory: 64MiB, do: kill store }\n  - { name: whole, memory: none, do: none }\n";
-    let load = "load: { users: 1, duration: 1s, timeout: 300ms, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n\
+    let load = "load: { users: 1, duration: 3s, timeout: 300ms, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n\
                 events: [{ at: 600ms, do: \"${case.do}\" }]\n";
     let rest = format!("  components:\n{}{matrix}{load}", unlike(TWO));
     let text = plan(&engine, "{ file: compose.yaml, lifetime: experiment }", &rest);

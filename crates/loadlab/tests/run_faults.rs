@@ -89,10 +89,10 @@ fn a_stranger_where_readiness_is_asked() {
 #[test]
 fn a_component_that_is_never_ready() {
     let lab = Lab::new();
-    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 600ms }";
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 5s }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "trials: 2\n"), &[]);
-    let not_ready = "component `web` was not ready within 600 ms";
+    let not_ready = "component `web` was not ready within 5.00 s";
     ran.expect(
         3,
         &[not_ready, "answered with status 503", "| web is listening", "not run, because an earlier trial"],
@@ -107,7 +107,7 @@ fn a_component_that_is_never_ready() {
     assert!(skipped[0]["text"].as_str().unwrap().contains(not_ready), "{skipped:?}");
     assert!(record.events("bad", 2, "up").is_empty());
     let report = record.report("text");
-    assert!(report.contains("was not ready within 600 ms"), "{report}");
+    assert!(report.contains("was not ready within 5.00 s"), "{report}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_component_that_dies_in_the_middle() {
     let died = record.events("bad", 1, "died");
     let ended = record.events("bad", 1, "load_ended");
     let at = |event: &serde_json::Value| event["at_s"].as_f64().unwrap();
-    assert!(at(&ended[0]) - at(&died[0]) < 2.0, "{died:?} {ended:?}");
+    assert!(at(&ended[0]) - at(&died[0]) < 60.0, "{died:?} {ended:?}");
     assert_eq!(ended[0]["how"], "component `frail` died: exit status 5");
     assert_eq!(record.summary("two", 1)["ended"], "complete");
     for format in ["md", "text", "html"] {
@@ -251,7 +251,7 @@ fn a_component_that_dies_while_draining() {
 #[test]
 fn several_things_that_fail() {
     let lab = Lab::new();
-    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 300ms }";
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 3s }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "expect: [\"ok < 1\"]\n"), &[]);
     ran.expect(3, &["FAIL: 40 ok"]);

@@ -66,7 +66,7 @@ fn each_component_has_a_link_of_its_own() {
 fn a_component_is_cut_off_and_joined_again() {
     let lab = Lab::new();
     let load = "load:\n  users: 4\n  duration: 8s\n  timeout: 500ms\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
-    let events = "events: [{ at: 1s, do: disconnect web }, { at: 3s, do: reconnect web }, { at: 5s, do: bandwidth web 20kB/s }]\n";
+    let events = "events: [{ at: 1s, do: disconnect web }, { at: 3s, do: reconnect web }, { at: 5s, do: bandwidth web 4kB/s }]\n";
     let text = format!("{events}{}", plan("true", &[server("web", READY)], load));
     lab.run(&text, &[]).expect(0, &[]);
     let summary = lab.record().summary("default", 1);
@@ -82,10 +82,25 @@ fn a_component_is_cut_off_and_joined_again() {
         (ok_between(0.0, 1.0), ok_between(2.0, 3.0), ok_between(4.0, 5.0), ok_between(6.0, 8.0));
     assert_eq!(cut, 0, "{before} {wide} {narrow}");
     assert!(before > 100 && wide > 100, "{before} {wide}");
-    // 20 kB a second carry some two hundred of these answers, and other packets besides.
+    // 4 kB a second carry some forty of these answers, and other packets besides.
     assert!(narrow > 0 && narrow < wide, "{narrow} of {wide}");
     let acted = lab.record().events("default", 1, "action");
     assert_eq!(acted.len(), 3, "{acted:?}");
+}
+
+/// A component that stays is connected again for the next trial.
+#[test]
+fn what_an_event_cut_off_is_not_cut_off_in_the_next_trial() {
+    let lab = Lab::new();
+    let load = "trials: 2\nload:\n  users: 4\n  duration: 3s\n  timeout: 500ms\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
+    let web = server("web", &format!("{READY}\n      lifetime: experiment"));
+    let text = format!("events: [{{ at: 2s, do: disconnect web }}]\n{}", plan("true", &[web], load));
+    lab.run(&text, &[]).expect(0, &[]);
+    for trial in [1, 2] {
+        let ticks = lab.record().lines("default", trial, "ticks.jsonl");
+        let ok = ticks[0]["ok"].as_u64().expect("a count");
+        assert!(ok > 0, "trial {trial}: {ticks:#?}");
+    }
 }
 
 #[test]

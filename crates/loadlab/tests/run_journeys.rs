@@ -278,7 +278,7 @@ fn customers_shop_over_http2_and_over_what_the_server_offers() {
         assert_eq!(server.counts().requests, 29);
         let version = if spoken == "http/2" { "HTTP/2.0" } else { "HTTP/1.1" };
         // From `setup` and from the load; a handshake that only negotiates is not a request.
-        assert_eq!(front.answered(version), 29, "{how}");
+        assert_eq!(front.answered(version, 29), 29, "{how}");
         let noted = record.lines("default", 1, "events.jsonl").iter().any(|e| {
             let text = e["text"].as_str().unwrap_or_default();
             text.contains("as negotiated before the load")

@@ -117,16 +117,16 @@ fn delay_and_loss_come_and_go() {
 #[test]
 fn a_link_is_narrow_from_the_start() {
     let lab = Lab::new();
-    let rest = "  duration: 2s\nisolate: true\nmatrix: [{ name: wide, width: none }, { name: narrow, width: 20kB/s }]\n";
+    let rest = "  duration: 2s\nisolate: true\nmatrix: [{ name: wide, width: none }, { name: narrow, width: 4kB/s }]\n";
     let web = web_apart(&["limits: { bandwidth: \"${case.width}\" }"]);
     lab.run(&run_support::plan(&[web], &load(BY_ADDRESS, rest)), &[]).expect(0, &[]);
     let (wide, narrow) = (lab.record().summary("wide", 1), lab.record().summary("narrow", 1));
-    assert_eq!(narrow["components"]["web"]["limits"]["bandwidth_bytes_per_s"], 20_000, "{narrow:#}");
+    assert_eq!(narrow["components"]["web"]["limits"]["bandwidth_bytes_per_s"], 4_000, "{narrow:#}");
     assert!(wide["components"]["web"]["limits"].is_null(), "{wide:#}");
     assert!(narrow["components"]["web-relay"].is_null(), "the kernel does it: {narrow:#}");
     let ok = |summary: &Value| number(summary, "/requests/ok");
-    // 40 kB, plus the burst, for answers of some hundred bytes with their heads.
-    assert!(ok(&narrow) < 600.0 && ok(&narrow) > 0.0 && ok(&wide) > 2.0 * ok(&narrow), "{narrow:#}");
+    // 8 kB, plus the burst, for answers of some hundred bytes with their heads.
+    assert!(ok(&narrow) < 300.0 && ok(&narrow) > 0.0 && ok(&wide) > 2.0 * ok(&narrow), "{narrow:#}");
 }
 
 /// A relay that is killed takes its component off the network, and the trial reports it.

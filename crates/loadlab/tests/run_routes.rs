@@ -103,7 +103,7 @@ fn https_goes_through_tunnels_of_a_proxy() {
         let ran =
             lab.run(&plan(&load, &format!("    - {{ get: \"https://{}/page\" }}\n", nginx.secure)), &[]);
         ran.expect(0, &[]);
-        let counted = (statuses(&lab), nginx.answered(answered));
+        let counted = (statuses(&lab), nginx.answered(answered, times * 40));
         assert_eq!(counted, (serde_json::json!({ "200": 40 }), times * 40), "{protocol}");
     }
     // A tunnel for each connection of the loads, and one to determine the server's protocol.
@@ -173,7 +173,7 @@ fn a_journey_goes_to_a_unix_socket() {
     );
     lab.run(&plan("  repeats: 10\n", &journey), &[]).expect(0, &[]);
     assert_eq!(statuses(&lab), serde_json::json!({ "200": 20, "404": 20 }));
-    assert_eq!((nginx.answered("HTTP/1.1 200 /page"), nginx.answered("HTTP/1.1 404 /p1")), (20, 10));
+    assert_eq!((nginx.answered("HTTP/1.1 200 /page", 20), nginx.answered("HTTP/1.1 404 /p1", 10)), (20, 10));
 
     let lab = Lab::new();
     let none = format!("    - {{ get: \"unix:{socket}.none:/page\" }}\n");

@@ -454,7 +454,7 @@ fn nothing_over_other_protocols_holds_a_secret_nor_do_logs_of_who_lives_on() {
     assert_eq!(tags("talk"), written().len(), "{kept:?}");
     let heard = chat.settled().texts;
     assert!(written().iter().all(|(_, text)| heard.contains_key(text)), "{heard:?}");
-    assert!(front.answered("HTTP/2.0") > 0);
+    assert!(front.answered("HTTP/2.0", 1) > 0);
     let found: Vec<String> = all.iter().flat_map(|(what, bytes)| leaks(what, bytes)).collect();
     assert!(
         found.is_empty(),

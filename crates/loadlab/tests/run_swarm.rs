@@ -424,6 +424,74 @@ fn another_agent_takes_the_place_of_a_lost_one() {
         .expect(2, &["--on-lost-agent replace: with `local:N` no agent is left"]);
 }
 
+/// One that was given up and is the only one that could take its place takes it again.
+#[test]
+fn an_agent_takes_the_place_that_it_lost() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let load = "  rate: 100\n  duration: 16s\n";
+    let (agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "replace"]);
+    let pid = Pid::from_raw(agents[1].child.id().cast_signed()).expect("a number");
+    kill_process(pid, Signal::STOP).expect("it can be stopped");
+    eventually("it is given up", || {
+        record_notes(&lab).contains(", and another may take its place").then_some(())
+    });
+    kill_process(pid, Signal::CONT).expect("it can go on");
+    agents[1].until_told(" is free again, since nothing was heard of this agent");
+    let ran = running.end();
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(summary["ended"], "complete", "{}", ran.err);
+    check_coverage(&summary, 1600);
+    let part = &summary["agents"][slot_of(&agents[1]) as usize];
+    assert_eq!((&part["agent"], &part["lost"][0]["agent"]), (&"two".into(), &"two".into()), "{summary:#}");
+    assert!(part["lost"][0]["replaced_at_s"].is_f64(), "{part:#}");
+    assert!(record_notes(&lab).contains("agent two takes slot "), "{}", record_notes(&lab));
+}
+
+/// One that may not send the part of a lost one ends the trial: nobody would send it, and nobody would say so.
+#[test]
+fn an_agent_that_refuses_the_place_of_a_lost_one() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let load = "  rate: 100\n  duration: 10m\n";
+    let (mut agents, running) = under_way(&lab, &nats, load, &["--on-lost-agent", "replace"]);
+    let key = std::fs::read_to_string(lab.path().join("key.public")).expect("it was written");
+    let more = ["--coordinator-key", key.trim(), "--threads", "1", "--once", "--max-rate", "1"];
+    let _spare = Agent::start(&lab, &nats, "spare", &more);
+    agents[1].child.kill().expect("it can be killed");
+    running.end().expect(5, &["agent spare (slot ", "--max-rate"]);
+    let summary = lab.record().summary("default", 1);
+    assert_eq!(summary["ended"], "broken");
+    assert!(summary["requests"]["ok"].as_u64() > Some(0), "what was reported is in the record");
+}
+
+/// Ctrl-C in a terminal signals everything that loadlab has started. What its agents have sent counts all the same.
+#[test]
+fn ctrl_c_in_a_terminal_loses_no_agent() {
+    let lab = Lab::new();
+    let running = lab.start(&counted("  rate: 100\n  duration: 10m\n"), &["--swarm", "local:2"]);
+    moment_of_a_fault(&lab, "default", Duration::from_secs(2));
+    running.signal_group(Signal::INT);
+    running.end().expect(130, &[]);
+    let summary = lab.record().summary("default", 1);
+    let requests = &summary["requests"];
+    assert_eq!(
+        (&summary["ended"], &requests["not_offered"]),
+        (&"interrupted".into(), &0.into()),
+        "{summary:#}"
+    );
+    let agents = summary["agents"].as_array().expect("agents");
+    assert!(
+        agents.len() == 2 && agents.iter().all(|agent| agent["lost"] == Value::Array(Vec::new())),
+        "{agents:#?}"
+    );
+    // What was under way was sent, and not awaited.
+    let posted = summary["probes"]["posted"]["last"].as_f64().expect("a number") as u64;
+    let [ok, started] = ["ok", "started"].map(|name| requests[name].as_u64().expect("a number"));
+    assert!((ok..=started).contains(&posted), "{posted} of {requests}");
+}
+
 /// The notes of the first trial.
 fn record_notes(lab: &Lab) -> String {
     let notes = lab.record().events("default", 1, "note");
@@ -489,7 +557,7 @@ fn hold_back(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// An agent that stood still for longer than the others wait, and one whose network was cut, come back: what they report
+/// An agent that stood still for longer than the others wait, and one whose network was cut for half a minute, come back: what they report
 /// then counts, and nothing of the load is missing. Both have the same name, which confuses nobody.
 #[test]
 fn agents_that_come_back_are_counted() {
@@ -509,25 +577,27 @@ fn agents_that_come_back_are_counted() {
     let away = start(&link.url(), "twin", "spool-twins");
     let url = nats.url();
     let args = ["--swarm", &url, "--slots", "3", "--swarm-key", "key", "--on-lost-agent", "degrade"];
-    let running = lab.start(&counted("  rate: 90\n  duration: 14s\n"), &args);
+    let running = lab.start(&counted("  rate: 90\n  duration: 42s\n"), &args);
     moment_of_a_fault(&lab, "default", Duration::from_secs(2));
     let pid = Pid::from_raw(still.child.id().cast_signed()).expect("a number");
     kill_process(pid, Signal::STOP).expect("it can be stopped");
     link.cut(true);
+    let cut = Instant::now();
     eventually("both are missed", || {
         (record_notes(&lab).matches("agent twin (slot ").count() == 2).then_some(())
     });
     kill_process(pid, Signal::CONT).expect("it can go on");
+    hold_back(Duration::from_secs(30).saturating_sub(cut.elapsed()));
     link.cut(false);
     let ran = running.end();
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);
     let requests = &summary["requests"];
     let found = ["due", "ok", "not_offered"].map(|name| requests[name].as_u64());
-    assert_eq!(found, [Some(1260), Some(1260), Some(0)], "{requests}");
-    assert_eq!(summary["probes"]["posted"]["last"], 1260.0);
+    assert_eq!(found, [Some(3780), Some(3780), Some(0)], "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 3780.0);
     let found = ["accepted", "lost_max", "doubled"].map(|name| summary["loss"][name].as_u64());
-    assert_eq!(found, [Some(1260), Some(0), Some(0)], "{}", summary["loss"]);
+    assert_eq!(found, [Some(3780), Some(0), Some(0)], "{}", summary["loss"]);
     assert_eq!(record_notes(&lab).matches(" is back").count(), 2, "{}", record_notes(&lab));
     drop([steady, still, away]);
 }

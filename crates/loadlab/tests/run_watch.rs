@@ -118,9 +118,9 @@ fn a_probe_that_fails_never_stands_still_in_silence() {
     let lab = Lab::new();
     let probes = "  probes: { n: { command: \"test ! -e gone && echo 5\" } }\n";
     let load = "load:\n  users: 1\n  duration: 1500ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
-    let gone = "    ender: { run: \"sleep 0.5; touch gone; exec sleep 1000\" }\n".to_owned();
+    let gone = "    ender: { run: \"until test -e began; do sleep 0.05; done; sleep 0.5; touch gone; exec sleep 1000\" }\n".to_owned();
     let rest = format!(
-        "  before_trial: rm -f gone\n{probes}{load}drain: {{ until: \"steady(n, 200ms) or n == 5\", at_most: 1s }}\nexpect: [\"n == 5\"]\n"
+        "  before_trial: rm -f gone; touch began\n{probes}{load}drain: {{ until: \"steady(n, 200ms) or n == 5\", at_most: 1s }}\nexpect: [\"n == 5\"]\n"
     );
     lab.run(&plan(&[component("web", "", &[]), gone], &rest), &[]).expect(1, &["not drained after"]);
     let record = lab.record();
@@ -247,7 +247,7 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
 fn a_limit_changes_in_the_middle_of_a_load() {
     let lab = Lab::new();
     let web = component("web", "", &["limits: { cpu: 50% }"]);
-    let load = "load:\n  rate: 20/s\n  duration: 1s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let load = "load:\n  rate: 20/s\n  duration: 4s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let events = "events: [{ at: 200ms, do: limit web cpu 30% }, { at: 400ms, do: limit web pids 77 }, { at: 600ms, do: limit web cpu none }]\n";
     let ran = lab.run(&plan(&[web], &format!("{load}{events}")), &[]);
     if ran.lacks_limits() {

@@ -188,6 +188,9 @@ fn a_mix() {
     plan.yaml:8:7: this step has no `weight`, but others do
       a step with a weight is here: plan.yaml:7:27
       hint: give all steps of a journey a weight (each round then takes one of them), or none
+    plan.yaml:9:3: users of a load with `requests` have no last journey: it ends with its last request
+      `requests` is here: plan.yaml:5:3
+      hint: bound it by `duration`, or by `repeats`, the number of journeys of each user
     plan.yaml:10:27: all of these steps are taken, one after another
       hint: a `weight` belongs to the steps of a `journey`
     ");

@@ -194,18 +194,19 @@ impl Crew {
         if load.epochs.get(slot) != Some(&epoch) {
             return;
         }
-        match (load.answers.get_mut(slot), answer.ready) {
-            (Some(first @ None), ready) => {
-                *first = Some(ready);
-                let lost = load.losses.iter_mut().rev().find(|lost| lost.slot == slot);
-                if let Some(lost) = lost {
-                    lost.joined_ns = answer.joins_ns;
-                }
+        let Some(answered) = load.answers.get_mut(slot) else { return };
+        let is_first = answered.is_none();
+        let takes_over = load.losses.iter().any(|lost| lost.slot == slot);
+        // Nobody waits for another answer, nor for one of an agent that takes the place of a lost one.
+        if let (Err(why), true) = (&answer.ready, !is_first || takes_over) {
+            load.damage.get_or_insert_with(|| format!("agent {name} (slot {slot}): {why}"));
+        }
+        if is_first {
+            let is_ready = answer.ready.is_ok();
+            *answered = Some(answer.ready);
+            if is_ready && takes_over {
+                load.joined(slot, answer.joins_ns);
             }
-            (Some(_), Err(why)) => {
-                load.damage.get_or_insert_with(|| format!("agent {name} (slot {slot}): {why}"));
-            }
-            _ => {}
         }
     }
 
@@ -354,6 +355,18 @@ impl Crew {
 }
 
 impl Load {
+    /// Another agent sends the part of those that were lost, from then on.
+    fn joined(&mut self, slot: usize, joins_ns: Option<u64>) {
+        match joins_ns {
+            Some(_) => {
+                let waiting = self.losses.iter_mut().filter(|lost| lost.slot == slot);
+                waiting.for_each(|lost| lost.joined_ns = lost.joined_ns.or(joins_ns));
+            }
+            // The load has not begun: nothing of it is missing.
+            None => self.losses.retain(|lost| lost.slot != slot),
+        }
+    }
+
     /// The agent of a part is lost, if the part has not ended.
     fn lose(&mut self, slot: usize, agent: &str, member: &Member) {
         if let Some(lost) = self.reducer.lose(slot) {
@@ -582,6 +595,40 @@ mod tests {
         crew.finish(0);
         let names: Vec<&str> = crew.losses(0).iter().map(|lost| lost.agent.as_str()).collect();
         assert_eq!(names, ["a", "c"]);
+    }
+
+    /// What an agent cannot do is heard also when nobody waits for its answer, and a part that was lost twice without
+    /// being sent in between is missing once.
+    #[test]
+    fn those_that_take_a_place_answer_too() {
+        let mut crew = Crew::new(1);
+        let answer = |ready, joins_ns| Answer { load: 0, ready, joins_ns };
+        let clock = Clock { offset_ns: 0, uncertainty_ns: 2 };
+        crew.claim(0, 0, claim("a"), 0);
+        crew.ordered(0, 0);
+        crew.answered(0, 0, answer(Ok(clock), None));
+        let until = |crew: &Crew| -> Vec<(u64, Option<u64>)> {
+            crew.losses(0).iter().map(|lost| (lost.until_ns, lost.joined_ns)).collect()
+        };
+        let next = |crew: &mut Crew, epoch: u32, name: &str| {
+            assert!(crew.vacate(0, u64::from(epoch)));
+            crew.claim(0, epoch, claim(name), 0);
+            assert_eq!(crew.joining(0), [(0, epoch)]);
+        };
+        // before it has begun, nothing is missing
+        next(&mut crew, 1, "b");
+        assert_eq!(until(&crew), [(0, None)]);
+        crew.answered(0, 1, answer(Ok(clock), None));
+        assert_eq!(until(&crew), []);
+        crew.reported(0, ReportId { slot: 0, epoch: 1, number: 0 }, counted(9_000, 0));
+        next(&mut crew, 2, "c");
+        next(&mut crew, 3, "d");
+        crew.answered(0, 3, answer(Ok(clock), Some(12_000)));
+        assert_eq!(until(&crew), [(9_000, Some(12_000)), (9_000, Some(12_000))]);
+        assert_eq!(crew.damage(0), None);
+        next(&mut crew, 4, "e");
+        crew.answered(0, 4, answer(Err("not from here".to_owned()), None));
+        assert_eq!(crew.damage(0), Some("agent e (slot 0): not from here"));
     }
 
     #[test]

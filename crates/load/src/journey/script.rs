@@ -162,8 +162,8 @@ pub struct Journey {
     pub numbers: Vec<(u16, String)>,
     /// A schedule's arrivals are users, who make their rounds and leave; otherwise they are single requests.
     pub sessions: bool,
-    /// Wall clock at the load's start, nanoseconds since 1970.
-    pub unix_ns: u64,
+    /// Wall clock at the load's start, nanoseconds since 1970; `None` for this machine's.
+    pub unix_ns: Option<u64>,
 }
 
 /// How the rows of a feed are dealt.

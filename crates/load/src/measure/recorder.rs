@@ -106,6 +106,16 @@ impl Recorder {
         self.next_ns
     }
 
+    /// The load has not begun: what is counted now belongs to its first interval.
+    pub fn waits(&mut self) {
+        self.next_ns = u64::MAX;
+    }
+
+    /// The load begins, at zero of its clock.
+    pub fn begins(&mut self) {
+        self.next_ns = BATCH_NS;
+    }
+
     /// Hands over if it is time. Call it before counting an event at `now_ns`.
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {

@@ -91,8 +91,11 @@ impl<'s> Collector<'s> {
         let (worker, last) = (batch.worker, batch.last);
         self.report_complete(observer);
         // The first worker still running sets the pace.
-        if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
-            self.now.at_s = self.reported_ns() as f64 / 1e9;
+        let reported_ns = self.reported_ns();
+        // Before all have reported something nobody knows how long the load has lasted.
+        let is_known = reported_ns > 0;
+        if is_known && !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
+            self.now.at_s = reported_ns as f64 / 1e9;
             let still = self.gaps.iter().map(|gaps| stalls(*gaps, self.shift_s()));
             self.now.stalls = still.fold(Stalls::default(), Stalls::beside);
             observer(LoadEvent::Progress(&self.now));

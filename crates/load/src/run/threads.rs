@@ -148,6 +148,7 @@ fn drive_from<'r, I: Io<'r>>(
     opened.map_err(failed)?;
     let start_ns = start.at_ns();
     worker.begin_at(start_ns);
+    worker.begins_at_unix(unix_ns_at(start_ns));
     // Reading it takes so long that the first request would be late.
     let before = ThreadUse::now();
     wait_until(start_ns, I::WAKE_EARLY_NS);
@@ -157,6 +158,22 @@ fn drive_from<'r, I: Io<'r>>(
     worker.hand_over(io.ops());
     Ok(ThreadEnd { end, used, backend: I::NAME })
 }
+
+/// The wall clock at a time on the monotonic clock, nanoseconds since 1970. Of a few readings of both, the one that was
+/// interrupted least.
+fn unix_ns_at(at_ns: u64) -> u64 {
+    let read = |_| {
+        let before_ns = now_ns();
+        let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let unix_ns = unix.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+        (now_ns() - before_ns, unix_ns, before_ns)
+    };
+    let (_, unix_ns, now_ns) = (0..READINGS).map(read).min().unwrap_or_default();
+    unix_ns.saturating_add_signed(at_ns.cast_signed().saturating_sub(now_ns.cast_signed()))
+}
+
+/// Readings of two clocks, of which one counts.
+const READINGS: usize = 5;
 
 /// Sleeps until shortly before a time on the monotonic clock, then spins.
 #[expect(clippy::disallowed_methods, reason = "the load begins at a time on the clock")]

@@ -10,6 +10,7 @@ use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 use self::request::Request;
 use crate::journey::script::Written;
 use crate::pool::ConnectionPool;
+use crate::schedule::Schedule;
 use crate::schedule::level::Level;
 
 /// One load. Times are nanoseconds from its start.
@@ -196,6 +197,10 @@ pub enum IoChoice {
     Epoll,
 }
 
+/// The number of random arrivals up to which the end of their schedule is the last one's. Beyond, it is hardly
+/// distinguishable from that of even arrivals, and would take long to find.
+const WALKED: u64 = 10_000_000;
+
 impl LoadSpec {
     /// The plainest load of its kind: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of
     /// 30 s, a grace of 5 s, everything to one address. Callers set what differs.
@@ -254,13 +259,14 @@ impl LoadSpec {
         if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
     }
 
-    /// How many of the threads, here and elsewhere, have something to do: no more than there are users, or requests in
-    /// flight. Work is divided among these alone, or a part of it would be left undone.
+    /// How many of the threads, here and elsewhere, have something to do: no more than there are users, requests in flight,
+    /// or connections that are held. Work is divided among these alone, or a part of it would be left undone.
     pub fn busy_threads(&self) -> u64 {
         let most = match self.model {
             Model::Closed { users } => users,
             Model::Open { max_in_flight, .. } => max_in_flight,
         };
+        let most = self.held.as_ref().map_or(most, |held| most.min(held.connections));
         (self.elsewhere.before + self.threads as u64 + self.elsewhere.after).min(most).max(1)
     }
 
@@ -289,12 +295,62 @@ impl LoadSpec {
         usize::try_from(all.div_ceil(self.busy_threads())).unwrap_or(usize::MAX)
     }
 
-    /// Planned length of the schedule, if it is bounded by time or by a number at a rate.
+    /// Planned length of the schedule, if it is bounded by time or by a number at a rate. Of random arrivals, the length that
+    /// these have; it takes tens of nanoseconds for each of them.
     pub fn schedule_ns(&self) -> Option<u64> {
         match (self.until, &self.model) {
             (Until::Elapsed(ns), _) => Some(ns),
+            (Until::Requests(n), Model::Open { rate_per_s, arrivals: Arrivals::Poisson, .. })
+                if n <= WALKED =>
+            {
+                let all = Schedule::new(self.level(*rate_per_s), Arrivals::Poisson, self.seed);
+                all.share(n, 1).peek()
+            }
             (Until::Requests(n), Model::Open { rate_per_s, .. }) => self.level(*rate_per_s).due_ns(n, &mut 0),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::request::Request;
+
+    fn open(until: Until, arrivals: Arrivals) -> LoadSpec {
+        let model =
+            Model::Open { rate_per_s: 10.0, arrivals, when_behind: WhenBehind::Queue, max_in_flight: 100 };
+        let address = "127.0.0.1:80".parse().expect("an address");
+        LoadSpec::new(model, until, Vec::<Request>::new(), address)
+    }
+
+    #[test]
+    fn a_schedule_of_random_arrivals_ends_when_they_do() {
+        let even = open(Until::Requests(40), Arrivals::Constant);
+        assert_eq!(even.schedule_ns(), Some(4_000_000_000));
+        let mut random = open(Until::Requests(40), Arrivals::Poisson);
+        let mut lengths = Vec::new();
+        for seed in 0..400 {
+            random.seed = seed;
+            let ns = random.schedule_ns().expect("it has an end");
+            let mut all = Schedule::new(random.level(10.0), Arrivals::Poisson, seed);
+            let due = std::iter::from_fn(|| all.take()).take(40).map(|(_, due)| due);
+            assert!(due.max().is_some_and(|last| last <= ns), "seed {seed}");
+            lengths.push(ns as f64 / 1e9);
+        }
+        let mean = lengths.iter().sum::<f64>() / 400.0;
+        assert!((3.9..4.3).contains(&mean) && lengths.iter().any(|s| *s > 4.8), "{mean} {lengths:?}");
+        assert_eq!(open(Until::Elapsed(7), Arrivals::Poisson).schedule_ns(), Some(7));
+        let long = open(Until::Requests(WALKED * 2), Arrivals::Poisson);
+        assert_eq!(long.schedule_ns(), Some(2_000_000 * 1_000_000_000));
+    }
+
+    #[test]
+    fn threads_without_a_connection_have_nothing_to_do() {
+        let mut load = open(Until::Elapsed(1), Arrivals::Constant);
+        load.threads = 4;
+        assert_eq!(load.busy_threads(), 4);
+        load.held = Some(Held { connections: 3, rate_per_s: 1.0 });
+        assert_eq!((load.busy_threads(), load.connections_per_thread()), (3, 1));
     }
 }

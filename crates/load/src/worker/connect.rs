@@ -26,6 +26,7 @@ pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io:
     let rate_per_s = held.rate_per_s / worker.share.slots as f64;
     let begun_ns = io.ops().now();
     worker.start_ns = begun_ns;
+    worker.measure.recorder.waits();
     let count = worker.conns.table.len() as u64;
     let mut next = 0u64;
     loop {

@@ -374,6 +374,8 @@ impl<'r> Worker<'r> {
     #[inline]
     pub(crate) fn finish(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
         let RequestEnd { outcome, error, response } = end;
+        // A part of a conversation that began meanwhile may end with bytes that came before it.
+        let now = now.max(self.slots.exchanges[id as usize].started_ns);
         self.slots.end(id, now);
         let exchange = &mut self.slots.exchanges[id as usize];
         let conn = exchange.conn;

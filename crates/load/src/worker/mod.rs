@@ -251,6 +251,14 @@ impl<'r> Worker<'r> {
     pub fn begin_at(&mut self, start_ns: u64) {
         self.conns.addresses.clock_moves(start_ns.saturating_sub(self.start_ns));
         self.start_ns = start_ns;
+        self.measure.recorder.begins();
+    }
+
+    /// The wall clock at the load's start, unless the load says what it is.
+    pub fn begins_at_unix(&mut self, unix_ns: u64) {
+        if let Some(journey) = &mut self.journey {
+            journey.begins_at_unix(unix_ns);
+        }
     }
 
     /// Time on the load's clock.

@@ -67,36 +67,40 @@ impl<'r> Worker<'r> {
         let spec = streams.spec;
         let Streams { links, out, .. } = streams;
         let Link { session: Some(session), waiting, .. } = &mut links[conn as usize] else { return };
-        let ready = (session.room() as usize).min(waiting.len());
-        for id in waiting.drain(..ready) {
-            let exchange = &mut self.slots.exchanges[id as usize];
-            let request = &self.spec.requests[exchange.request as usize];
-            if let Some(journey) = &mut self.journey {
-                journey.make_room(exchange.request, &mut exchange.buffered);
-                if let Some(written) = spec.written(exchange.request) {
-                    let spoken = match journey.speak(id, exchange.request, now, written) {
-                        Ok(spoken) => spoken,
-                        Err(fault) => {
-                            self.slots.unwritten.push(exchange.unwritten(id, StepFailure::Unwritten(fault)));
-                            continue;
+        // A step that cannot be written needs no room.
+        while let ready @ 1.. = (session.room() as usize).min(waiting.len()) {
+            for id in waiting.drain(..ready) {
+                let exchange = &mut self.slots.exchanges[id as usize];
+                let request = &self.spec.requests[exchange.request as usize];
+                if let Some(journey) = &mut self.journey {
+                    journey.make_room(exchange.request, &mut exchange.buffered);
+                    if let Some(written) = spec.written(exchange.request) {
+                        let spoken = match journey.speak(id, exchange.request, now, written) {
+                            Ok(spoken) => spoken,
+                            Err(fault) => {
+                                self.slots
+                                    .unwritten
+                                    .push(exchange.unwritten(id, StepFailure::Unwritten(fault)));
+                                continue;
+                            }
+                        };
+                        let no_body = request.answer_has_no_body;
+                        let sent = session.send_parts(id, no_body, spoken.parts(), spoken.body, out);
+                        exchange.id = spoken.id;
+                        if let Some(kept) = &mut exchange.buffered {
+                            let length = spoken.text.len().min(HEAD_BYTES);
+                            kept.request.extend_from_slice(&spoken.text[..length]);
+                            if sent == Ok(false) {
+                                kept.unsent.extend_from_slice(spoken.body);
+                            }
                         }
-                    };
-                    let no_body = request.answer_has_no_body;
-                    let sent = session.send_parts(id, no_body, spoken.parts(), spoken.body, out);
-                    exchange.id = spoken.id;
-                    if let Some(kept) = &mut exchange.buffered {
-                        let length = spoken.text.len().min(HEAD_BYTES);
-                        kept.request.extend_from_slice(&spoken.text[..length]);
-                        if sent == Ok(false) {
-                            kept.unsent.extend_from_slice(spoken.body);
-                        }
+                        continue;
                     }
-                    continue;
                 }
+                let body = &request.bytes[request.head_len..];
+                // There is room for it, as checked above.
+                let _ = session.send(id, &spec.heads[exchange.request as usize], body, out);
             }
-            let body = &request.bytes[request.head_len..];
-            // There is room for it, as checked above.
-            let _ = session.send(id, &spec.heads[exchange.request as usize], body, out);
         }
         self.write_out(ops, conn);
     }
@@ -189,7 +193,6 @@ impl<'r> Worker<'r> {
         self.shut(ops, conn);
         if waits {
             let (now, host) = (self.now(ops), self.conns.table[conn as usize].host);
-            self.measure.recorder.resent();
             self.connect(ops, conn, host, now);
         }
     }
@@ -207,6 +210,7 @@ impl<'r> Worker<'r> {
             StreamOutcome::Again(id) => {
                 let exchange = &mut self.slots.exchanges[id as usize];
                 (exchange.resent, exchange.answered) = (true, false);
+                self.measure.recorder.resent();
                 if let Some(stash) = &mut exchange.stash {
                     stash.bytes.clear();
                 }
@@ -234,6 +238,8 @@ impl<'r> Worker<'r> {
         if let Some(session) = &mut links[conn as usize].session {
             session.cancel(id, out);
             self.write_out(ops, conn);
+            // There may be room for another.
+            self.send_waiting(ops, conn);
         }
     }
 

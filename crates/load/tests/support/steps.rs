@@ -58,6 +58,6 @@ pub fn plain_journey() -> Journey {
         remembered: vec![],
         numbers: vec![],
         sessions: false,
-        unix_ns: 1_790_000_000_000_000_000,
+        unix_ns: Some(1_790_000_000_000_000_000),
     }
 }

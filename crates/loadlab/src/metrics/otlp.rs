@@ -24,10 +24,13 @@ use crate::args::serving::{Collector, Endpoint};
 use crate::exit::Ended;
 use crate::serve::Within;
 
-/// For connecting, and again for a whole push including its answer, however slowly that comes.
+/// For connecting, and again for a whole push including its answer, however slowly that comes; unless [`TIMEOUT`] says
+/// otherwise.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest wait for a collector at the end.
-const LAST_PATIENCE: Duration = Duration::from_secs(3);
+/// The standard's variable, in milliseconds.
+const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
+/// How much longer the last push is waited for.
+const LAST: Duration = Duration::from_secs(1);
 /// How many pushes may be queued; beyond that the collector has fallen behind, and they are skipped.
 const WAITING: usize = 16;
 /// How many bytes of a collector's answer are read at most.
@@ -39,6 +42,15 @@ struct Sender {
     /// The request without its body.
     request: RequestParts,
     tls: Option<Box<TlsSpec>>,
+    patience: Duration,
+}
+
+/// How long a push may take.
+fn patience() -> Result<Duration, String> {
+    let Some(set) = std::env::var_os(TIMEOUT).filter(|set| !set.is_empty()) else { return Ok(PATIENCE) };
+    let ms = set.to_str().and_then(|text| text.parse().ok()).filter(|ms| (1..=600_000).contains(ms));
+    ms.map(Duration::from_millis)
+        .ok_or_else(|| format!("{TIMEOUT}={}: it must be milliseconds, from 1 to 600000", set.display()))
 }
 
 impl Sender {
@@ -63,21 +75,21 @@ impl Sender {
             keep_alive: false,
         };
         request.clone().build().map_err(|e| e.to_string())?;
-        Ok(Sender { endpoint, every, request, tls })
+        Ok(Sender { endpoint, every, request, tls, patience: patience()? })
     }
 
     /// Sends one document.
     fn push(&self, body: &str) -> Result<(), String> {
         let host = self.endpoint.host.trim_start_matches('[').trim_end_matches(']');
-        let addresses = (host, self.endpoint.port).to_socket_addrs().map_err(describe)?;
+        let addresses = (host, self.endpoint.port).to_socket_addrs().map_err(|e| self.describe(e))?;
         let mut stream = Err("the name has no address".to_owned());
         for address in addresses {
-            stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(describe);
+            stream = TcpStream::connect_timeout(&address, self.patience).map_err(|e| self.describe(e));
             if stream.is_ok() {
                 break;
             }
         }
-        let stream = Within::new(stream?, PATIENCE);
+        let stream = Within::new(stream?, self.patience);
         let tls = self.tls.as_deref().and_then(|tls| Some((&tls.config, tls.names.first()?.as_ref()?)));
         match tls {
             None => self.exchange(stream, body),
@@ -91,8 +103,17 @@ impl Sender {
     fn exchange(&self, mut stream: impl Read + Write, body: &str) -> Result<(), String> {
         let request = RequestParts { body: Some(body.into()), ..self.request.clone() };
         let request = request.build().map_err(|e| e.to_string())?;
-        stream.write_all(&request.bytes).and_then(|()| stream.flush()).map_err(describe)?;
-        answer(stream)
+        stream.write_all(&request.bytes).and_then(|()| stream.flush()).map_err(|e| self.describe(e))?;
+        answer(stream, |e| self.describe(e))
+    }
+
+    fn describe(&self, error: io::Error) -> String {
+        match error.kind() {
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+                format!("not within {}", in_seconds(self.patience))
+            }
+            _ => first_line(&error.to_string()),
+        }
     }
 }
 
@@ -101,15 +122,12 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-fn describe(error: io::Error) -> String {
-    match error.kind() {
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => format!("not within {} s", PATIENCE.as_secs()),
-        _ => first_line(&error.to_string()),
-    }
+fn in_seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
 }
 
 /// Evaluates a collector's answer to a push.
-fn answer(stream: impl Read) -> Result<(), String> {
+fn answer(stream: impl Read, describe: impl Fn(io::Error) -> String) -> Result<(), String> {
     let mut reader = BufReader::new(stream.take(MOST_ANSWER));
     let (mut line, mut length) = (String::new(), None);
     reader.read_line(&mut line).map_err(|e| format!("no answer came: {}", describe(e)))?;
@@ -119,7 +137,7 @@ fn answer(stream: impl Read) -> Result<(), String> {
     }
     loop {
         let mut header = String::new();
-        if reader.read_line(&mut header).map_err(describe)? == 0 || header.trim().is_empty() {
+        if reader.read_line(&mut header).map_err(&describe)? == 0 || header.trim().is_empty() {
             break;
         }
         let (name, value) = header.split_once(':').unwrap_or_default();
@@ -149,6 +167,8 @@ fn answer(stream: impl Read) -> Result<(), String> {
 pub struct Pusher {
     bodies: SyncSender<Message>,
     fault: Arc<Mutex<Fault>>,
+    /// For the last push.
+    patience: Duration,
 }
 
 enum Message {
@@ -183,6 +203,7 @@ impl Pusher {
         let (bodies, taken) = sync_channel(WAITING);
         let fault = Arc::new(Mutex::new(Fault::default()));
         let faults = fault.clone();
+        let patience = sender.patience + LAST;
         std::thread::Builder::new()
             .name("otlp".into())
             .spawn(move || {
@@ -190,7 +211,7 @@ impl Pusher {
                 push_all(&sender, &known, &taken, &faults);
             })
             .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
-        Ok(Pusher { bodies, fault })
+        Ok(Pusher { bodies, fault, patience })
     }
 
     /// Queues what is known now.
@@ -204,7 +225,7 @@ impl Pusher {
         let (done, wait) = sync_channel(1);
         let last = Message::Last(document(known, SystemTime::now()), done);
         if let Ok(()) | Err(TrySendError::Full(_)) = self.bodies.try_send(last) {
-            let _ = wait.recv_timeout(LAST_PATIENCE);
+            let _ = wait.recv_timeout(self.patience);
         }
     }
 

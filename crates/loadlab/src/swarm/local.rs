@@ -147,10 +147,12 @@ fn port_of(dir: &Path, pid: u32) -> Option<u16> {
     ports["nats"][0].as_str()?.rsplit_once(':')?.1.parse().ok()
 }
 
-/// The kernel ends the process when this one ends, however it does.
+/// The kernel ends the process when this one ends, however it does. A terminal's Ctrl-C does not reach it: this one says
+/// when a load ends, and hears what was sent.
 #[expect(unsafe_code, reason = "prctl between fork and exec is safe to call")]
 fn ends_with_this(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
+    command.process_group(0);
     // SAFETY: both calls are async-signal-safe, and nothing else happens between fork and exec.
     unsafe {
         command.pre_exec(move || {

@@ -151,6 +151,21 @@ pub fn measured(args: &[&str]) -> (Value, i32) {
     (json, ran.code)
 }
 
+/// [`measured`], again if this machine is so busy that what was measured is INVALID, up to a number of times.
+pub fn measured_again(args: &[&str]) -> (Value, i32) {
+    let mut last = measured(args);
+    for _ in 0..7 {
+        let doubts = last.0["doubts"].as_array().expect("doubts");
+        let mut grave = doubts.iter().filter(|doubt| doubt["grave"] == true).peekable();
+        let is_grave = grave.peek().is_some();
+        if !is_grave || !grave.all(|doubt| OF_A_BUSY_MACHINE.iter().any(|kind| doubt["kind"] == *kind)) {
+            break;
+        }
+        last = measured(args);
+    }
+    last
+}
+
 /// A whole number of a document.
 pub fn n(json: &Value, path: &str) -> u64 {
     let value = at(json, path);

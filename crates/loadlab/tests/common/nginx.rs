@@ -4,7 +4,7 @@ use super::ports;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -85,10 +85,22 @@ impl Nginx {
         users
     }
 
-    /// Requests that it answered, such as `HTTP/2.0 200 /page`.
-    pub fn answered(&self, what: &str) -> u64 {
-        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap();
-        log.lines().filter(|line| *line == what).count() as u64
+    /// Requests that it answered, such as `HTTP/2.0 200 /page`. It logs them after their answers: waits for this many.
+    pub fn answered(&self, what: &str, expected: u64) -> u64 {
+        logged(&self.dir.path().join("log"), expected, |line| line == what)
+    }
+}
+
+/// Lines of a log, as soon as there are this many; else as many as there are in the end.
+pub fn logged(log: &Path, expected: u64, is_meant: impl Fn(&str) -> bool) -> u64 {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let text = std::fs::read_to_string(log).expect("a log");
+        let lines = text.lines().filter(|line| is_meant(line)).count() as u64;
+        if lines >= expected || Instant::now() >= until {
+            return lines;
+        }
+        std::thread::yield_now();
     }
 }
 

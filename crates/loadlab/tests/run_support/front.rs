@@ -1,5 +1,6 @@
 //! nginx in front of a server of the tests: TLS, and optionally HTTP/2.
 
+use crate::common::nginx::logged;
 use crate::common::ports;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -64,10 +65,10 @@ impl Front {
         self.dir.path().join("cert.pem")
     }
 
-    /// Requests that it answered over this version of HTTP, from its log.
-    pub fn answered(&self, version: &str) -> usize {
-        let log = std::fs::read_to_string(self.dir.path().join("log")).expect("a log");
-        log.lines().filter(|line| line.contains(version)).count()
+    /// Requests that it answered over this version of HTTP, from its log. It logs them after their answers: waits for this
+    /// many.
+    pub fn answered(&self, version: &str, expected: u64) -> u64 {
+        logged(&self.dir.path().join("log"), expected, |line| line.contains(version))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::alone::alone;
 use crate::common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
-use crate::common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, n};
+use crate::common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, measured_again, n};
 use crate::on_every_backend;
 
 on_every_backend! {
@@ -205,7 +205,7 @@ fn stragglers_leave_the_rate_alone() {
 fn too_few_samples_tell_no_percentile() {
     let _alone = alone();
     let server = Server::start(good);
-    let (json, code) = measured(&[
+    let (json, code) = measured_again(&[
         &server.url("/"),
         "-n",
         "100",
@@ -265,7 +265,7 @@ fn expectations_and_their_exit_codes() {
         ("p99_9 < 1ns", Some(false)),
         ("p99_9 > 1ns", Some(true)),
     ] {
-        let (json, code) = measured(&[&server.url("/"), "-n", "200", "-c", "4", "--expect", expect]);
+        let (json, code) = measured_again(&[&server.url("/"), "-n", "200", "-c", "4", "--expect", expect]);
         assert_eq!(json["expectations"][0]["holds"].as_bool(), holds, "{expect}: {json:#}");
         let (exit, verdict) = match holds {
             Some(true) => (0, "pass"),
@@ -274,7 +274,7 @@ fn expectations_and_their_exit_codes() {
         };
         assert_eq!((code, at(&json, "verdict").as_str()), (exit, Some(verdict)), "{expect}");
     }
-    let (json, code) = measured(&[&server.url("/"), "-n", "200", "-c", "4"]);
+    let (json, code) = measured_again(&[&server.url("/"), "-n", "200", "-c", "4"]);
     assert_eq!((code, at(&json, "verdict").as_str()), (0, Some("none")));
 }
 
@@ -284,9 +284,21 @@ fn exit_codes_in_their_order() {
     // 1 before 6
     let server = Server::start(good);
     let few = [&server.url("/"), "-n", "30", "-c", "2", "--expect", "p99 < 10h"];
-    let ran = bench(&[&few[..], &never].concat());
+    let both = [&few[..], &never].concat();
+    let mut ran = bench(&both);
+    for _ in 0..7 {
+        if ran.code == 4 {
+            ran = bench(&both);
+        }
+    }
     assert_eq!(ran.code, 1, "{}", ran.stderr);
-    let ran = bench(&few);
+    let mut ran = bench(&few);
+    for _ in 0..7 {
+        // INVALID, because this machine is busy.
+        if ran.code == 4 {
+            ran = bench(&few);
+        }
+    }
     assert_eq!(ran.code, 6, "{}", ran.stderr);
     assert!(
         ran.stdout.starts_with("UNDECIDED ") && ran.stdout.contains("? undecided p99 < 10h"),

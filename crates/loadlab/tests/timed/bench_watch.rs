@@ -104,6 +104,7 @@ fn a_search_at_an_url_names_what_gave_first() {
 
 #[test]
 fn a_process_may_be_named_and_must_be_there() {
+    let _alone = alone();
     let (store, beside) = (Tier::start("\"name\": \"store\""), Tier::start("\"name\": \"beside\""));
     let pid = beside.child.id().to_string();
     let args = [&store.url(), "-c", "1", "-n", "10", "--watch-pid", &pid, "--json"];
@@ -182,6 +183,7 @@ fn who_is_asked_in_another_network_is_found() {
 /// Without the right to inspect other users' processes it is reported what was not seen, and the load continues.
 #[test]
 fn another_users_server_is_not_seen_and_that_is_said() {
+    let _alone = alone();
     let program = "$|=1; $s=IO::Socket::INET->new(LocalAddr=>'127.0.0.1',Listen=>9) or die; print $s->sockport,\"\\n\"; \
         while($c=$s->accept){ while(<$c>){ print $c \"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nhi\" if /^\\r$/ } }";
     if !rustix::process::geteuid().is_root() {

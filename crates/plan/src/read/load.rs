@@ -47,6 +47,15 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     talk::fits_load(r, &fields, model.as_ref(), http.protocol);
     let journey = step::read_journey(r, &fields);
     let (journey, script) = journey?;
+    let is_closed = matches!(model, Some(Model::Closed { .. }));
+    if let (true, false, Some(Until::Requests(_))) = (is_closed, script.user_teardown.is_empty(), until) {
+        let problem = Problem::new(
+            fields.key_span("user_teardown"),
+            "users of a load with `requests` have no last journey: it ends with its last request",
+        );
+        let problem = problem.related("`requests` is here", fields.key_span("requests"));
+        r.push(problem.hint("bound it by `duration`, or by `repeats`, the number of journeys of each user"));
+    }
     Some(LoadSpec {
         name: name.to_owned(),
         model: model?,

@@ -209,7 +209,7 @@ impl RunningSystem {
         state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
-        self.bury(state, emit);
+        self.bury(index, state, emit);
         self.system.use_engine(case.system.engine.as_deref());
         self.beside.begin(case);
         self.find_ports(case)?;
@@ -276,9 +276,10 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// Removes those that died since the last trial's load, so that they are started again. A death that the last
-    /// trial reported is not reported again.
-    fn bury(&mut self, state: &TrialState, emit: EventSink<'_>) {
+    /// Removes those that died since the last trial's load, so that they are started again, and those that were kept
+    /// for another case than this one: trials that were to come may have become unnecessary. A death that the last trial
+    /// reported is not reported again.
+    fn bury(&mut self, case: usize, state: &TrialState, emit: EventSink<'_>) {
         let mut unreported = Vec::new();
         if let Ok(notices) = self.notices.lock() {
             unreported.extend(notices.try_iter().filter_map(|notice| match notice {
@@ -298,7 +299,9 @@ impl RunningSystem {
                 state.event(EventKind::Note { text });
             }
         }
-        self.take_down(state, &|up| up.component.ended().is_none());
+        self.take_down(state, &|up| {
+            up.component.ended().is_none() && (up.lifetime != Lifetime::Case || up.case == case)
+        });
     }
 
     fn start(
@@ -357,7 +360,8 @@ impl RunningSystem {
         Ok(())
     }
 
-    /// A component that stays up gets the limits of the new case, and is resumed if an event paused it.
+    /// A component that stays up gets the limits of the new case, and is resumed and connected again if an event paused
+    /// or disconnected it.
     pub(crate) fn change_limits(
         &self,
         component: &Component,
@@ -366,6 +370,11 @@ impl RunningSystem {
     ) -> Result<(), SiteError> {
         if component.is_paused() {
             component.resume();
+        }
+        match self.system.reconnect(component.name()) {
+            // Without a link of its own it was never cut off.
+            Ok(()) | Err(loadlab_system::Error::NoLink { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
         if component.limits() != *wanted {
             for missing in self.system.limit(component, wanted)? {

@@ -238,12 +238,6 @@ fn journey_of(
         remembered,
         numbers: numbers.collect(),
         sessions,
-        unix_ns: unix_ns(),
+        unix_ns: None,
     })
-}
-
-/// The wall clock, nanoseconds since 1970.
-fn unix_ns() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }

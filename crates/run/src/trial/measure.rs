@@ -87,6 +87,7 @@ pub fn measure(
         examples: Vec::new(),
         recent: VecDeque::new(),
         stopped_by: None,
+        over_s: order.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
         live: Live::default(),
         planned: planned_of(order.spec),
         doubted_s: 0,
@@ -150,6 +151,8 @@ struct Measuring<'a> {
     /// Times and successes of the last second, to compute a rate.
     recent: VecDeque<(f64, u64)>,
     stopped_by: Option<String>,
+    /// When its schedule is over, seconds from its start, if that is known.
+    over_s: Option<f64>,
     live: Live,
     planned: Planned,
     /// Last whole second that was checked for doubts.
@@ -316,7 +319,7 @@ impl Measuring<'_> {
             return self.control.abort();
         }
         // A finished load cannot be ended early, and its rates fall while stragglers are awaited.
-        let is_over = self.order.spec.schedule_ns().is_some_and(|ns| totals.at_s >= ns as f64 / 1e9);
+        let is_over = self.over_s.is_some_and(|over_s| totals.at_s >= over_s);
         if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
             let measured = self.so_far(totals, self.stop);
             let system = (self.state, &mut self.system);

@@ -748,7 +748,8 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
     let notices = &site.notices;
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
-    if load.start_ns > 0 && wait(state, notices, start_ns - LEAD_NS, emit) {
+    let ahead_ns = LEAD_NS + senders.map_or(0, Senders::lead_ns);
+    if load.start_ns > 0 && wait(state, notices, start_ns.saturating_sub(ahead_ns), emit) {
         return done;
     }
     for batch in 0..load.batches {
@@ -783,7 +784,7 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
                 }
             }
         }
-        start_ns = clock::now_ns() + LEAD_NS + senders.map_or(0, Senders::lead_ns);
+        start_ns = clock::now_ns() + ahead_ns;
     }
     done
 }

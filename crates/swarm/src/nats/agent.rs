@@ -164,7 +164,15 @@ impl Agent<'_> {
                 Some(place) => {
                     done.push(run.clone());
                     (self.tell)(&format!("run {run}: slot {} of {slots}", place.slot));
-                    self.run(&subjects, place, announcement.bundle, &announcement.files).await;
+                    let ended = self.run(&subjects, place, announcement.bundle, &announcement.files).await;
+                    if ended == PartEnded::GivenUp {
+                        let slot = place.slot;
+                        (self.tell)(&format!(
+                            "run {run}: slot {slot} is free again, since nothing was heard of this agent"
+                        ));
+                        done.pop();
+                        continue;
+                    }
                     (self.tell)(&format!("run {run}: over"));
                     if self.options.once {
                         return;
@@ -229,13 +237,20 @@ impl Agent<'_> {
         None
     }
 
-    /// Takes part in a run until it is over.
-    async fn run(&self, subjects: &Subjects, place: OpenSlot, bundle: Value, offered: &[FileOffer]) {
+    /// Takes part in a run until it is over, or until the coordinator has given this agent up.
+    async fn run(
+        &self,
+        subjects: &Subjects,
+        place: OpenSlot,
+        bundle: Value,
+        offered: &[FileOffer],
+    ) -> PartEnded {
         let (say, said) = mpsc::unbounded_channel();
         let crew = Arc::new(Under {
             clock: Mutex::new(Bounds::default()),
             heard_ns: AtomicU64::new(now_ns()),
             is_left: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             loads: Mutex::new(BTreeMap::new()),
         });
         let mut work = Work {
@@ -249,6 +264,7 @@ impl Agent<'_> {
             spool: self.options.spool.join(format!("{}-{}-{}", subjects.run, place.slot, place.epoch)),
         };
         let spool = work.spool.clone();
+        let _ends = EndsWithRun { under: crew.clone(), spool: spool.clone() };
         let orders = async {
             let received = files::receive(&self.context, subjects, offered, &spool.join("files")).await;
             work.files = received.map(Arc::new);
@@ -260,16 +276,17 @@ impl Agent<'_> {
             () = self.beat(subjects, place) => {}
             () = self.live(subjects, place) => {}
             () = self.ask_time(subjects, &crew) => {}
-            () = self.listen(subjects, &crew) => {}
+            () = self.listen(subjects, place, &crew) => {}
             () = dead_man(&crew) => {
+                if crew.is_given_up.load(Ordering::Relaxed) {
+                    return PartEnded::GivenUp;
+                }
                 let s = crew.silent_ns() / 1_000_000_000;
                 let text = format!("nothing heard of the coordinator for {s} s, so nothing more is sent");
                 (self.tell)(&format!("run {}: {text}", subjects.run));
             }
         }
-        crew.abort_all();
-        // It was for this run alone.
-        let _ = std::fs::remove_dir_all(&spool);
+        PartEnded::Over
     }
 
     /// Sends what the loads have to say, in order, each until the server has it.
@@ -342,14 +359,21 @@ impl Agent<'_> {
         }
     }
 
-    /// Hears that the coordinator lives.
-    async fn listen(&self, subjects: &Subjects, under: &Under) {
+    /// Hears that the coordinator lives, and whether it still counts on this agent.
+    async fn listen(&self, subjects: &Subjects, place: OpenSlot, under: &Under) {
         loop {
             if let Ok(mut announced) = self.client.subscribe(ANNOUNCED).await {
                 while let Some(message) = announced.next().await {
                     let opened = self.options.coordinator.open::<Announcement>(&message.payload);
                     match opened {
-                        Ok(announcement) if announcement.run == subjects.run => under.heard(),
+                        Ok(announcement) if announcement.run == subjects.run => {
+                            under.heard();
+                            let is_free =
+                                |open: &OpenSlot| open.slot == place.slot && open.epoch > place.epoch;
+                            if announcement.open.iter().any(is_free) {
+                                under.is_given_up.store(true, Ordering::Relaxed);
+                            }
+                        }
                         Ok(_) if under.silent_ns() > LOST_NS => under.is_left.store(true, Ordering::Relaxed),
                         _ => {}
                     }
@@ -360,10 +384,35 @@ impl Agent<'_> {
     }
 }
 
-/// Ends when nothing was heard of the coordinator for too long, or when another with its key has begun a run.
+/// Ends when nothing was heard of the coordinator for too long, when another with its key has begun a run, or when this
+/// agent is given up.
 async fn dead_man(under: &Under) {
-    while under.silent_ns() < DEAD_MAN_NS && !under.is_left.load(Ordering::Relaxed) {
+    let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+    while under.silent_ns() < DEAD_MAN_NS && !is_set(&under.is_left) && !is_set(&under.is_given_up) {
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// How an agent's part in a run ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PartEnded {
+    /// The run is over, for this agent at least.
+    Over,
+    /// The coordinator heard nothing of this agent for too long, and offers its slot to any.
+    GivenUp,
+}
+
+/// Ends what an agent does in a run, also if the agent itself is interrupted.
+struct EndsWithRun {
+    under: Arc<Under>,
+    /// Reports and files of this run alone.
+    spool: PathBuf,
+}
+
+impl Drop for EndsWithRun {
+    fn drop(&mut self) {
+        self.under.abort_all();
+        let _ = std::fs::remove_dir_all(&self.spool);
     }
 }
 
@@ -374,6 +423,8 @@ struct Under {
     heard_ns: AtomicU64,
     /// It is silent, and another run with its key is announced.
     is_left: AtomicBool,
+    /// It has given up this agent.
+    is_given_up: AtomicBool,
     /// Loads under way, by number.
     loads: Mutex<BTreeMap<u64, Arc<Load>>>,
 }

@@ -468,8 +468,12 @@ impl ReadyLoad {
             clock: crew.clock(self.order.load, slot),
             counts: counts.clone(),
         });
-        let losses = crew.losses(self.order.load).iter().map(|lost| {
-            let to_ns = lost.joined_ns.unwrap_or(ended_ns);
+        let lost = crew.losses(self.order.load);
+        let losses = lost.iter().enumerate().map(|(number, loss)| {
+            // From the last report of one that had the part later, that one's loss counts.
+            let later = lost[number + 1..].iter().find(|later| later.slot == loss.slot);
+            let (lost, to_ns) = (loss, loss.joined_ns.unwrap_or(ended_ns));
+            let to_ns = later.map_or(to_ns, |later| later.until_ns.min(to_ns));
             let part = self.part(spec, lost.slot);
             Loss { lost: lost.clone(), not_offered: part.and_then(|p| not_offered(&p, lost, origin, to_ns)) }
         });

@@ -63,7 +63,11 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     files.sort();
     for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
-        let read = fs::read(file).map_err(|e| e.to_string());
+        let read = match fs::read(file) {
+            // Its run has ended meanwhile.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            read => read.map_err(|e| e.to_string()),
+        };
         match read.and_then(|text| serde_json::from_slice::<RunState>(&text).map_err(|e| e.to_string())) {
             Ok(state) if state.is_alive() => {}
             Ok(mut state) => {
@@ -81,13 +85,21 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     for file in files.iter().filter(|f| f.to_string_lossy().ends_with(".json.new")) {
         let state = fs::read(file).ok().and_then(|text| serde_json::from_slice::<RunState>(&text).ok());
         if let Some(state) = state.filter(|state| !state.is_alive()) {
-            let removed = if how.dry_run { Ok(()) } else { fs::remove_file(file) };
+            let is_gone = if how.dry_run { Ok(()) } else { removed(fs::remove_file(file)) };
             let what = format!("unfinished state file {}", file.display());
-            let result = removed.map_err(|e| e.to_string());
+            let result = is_gone.map_err(|e| e.to_string());
             cleaned.push(CleanedItem { run_id: state.run_id, what, result });
         }
     }
     Ok(cleaned)
+}
+
+/// What is gone already was removed by somebody else: the run's guardian cleans as well.
+fn removed(result: std::io::Result<()>) -> std::io::Result<()> {
+    match result {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
 }
 
 /// Ends the processes of a run whose loadlab is gone, and removes what it made. The state file goes last, and stays
@@ -137,7 +149,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     let all_gone = items.iter().all(|i| i.result.is_ok());
     if state.file.exists() {
         let result = match (all_gone || forget, dry_run) {
-            (true, false) => fs::remove_file(&state.file).map_err(|e| e.to_string()),
+            (true, false) => removed(fs::remove_file(&state.file)).map_err(|e| e.to_string()),
             (true, true) => Ok(()),
             (false, _) => Err("kept, because parts of the run remain (--forget removes it anyway)".into()),
         };

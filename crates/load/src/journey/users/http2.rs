@@ -101,7 +101,7 @@ impl<'r> Users<'r> {
         let Some(message) = &script.message else {
             return Ok(Spoken { pieces: &[], text: &[], body: &[], id: None });
         };
-        let mut values = state.values(self.journey, &draw, &mut random);
+        let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let as_given = redirect.is_none_or(|r| r.as_given);
@@ -128,7 +128,7 @@ impl<'r> Users<'r> {
         if let (Some(site), Some(Piece::Field(_, (from, to))), true) = (site, path, self.journey.cookies) {
             let path = path_of(&page.text[from..to]);
             let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            if state.jar.write(&place, (self.journey.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
+            if state.jar.write(&place, (self.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
                 page.known(&COOKIE, &self.body)?;
                 self.body.clear();
             }

@@ -91,6 +91,8 @@ pub struct Users<'r> {
     spare: Vec<Box<BufferedResponse>>,
     /// Users that left because a feed had no row for them.
     pub without_row: u64,
+    /// Wall clock at the load's start, nanoseconds since 1970.
+    unix_ns: u64,
     /// Numbers from the answer judged last: index in the journey's list, and value.
     pub numbers: Vec<(usize, f64)>,
 }
@@ -105,13 +107,18 @@ impl Redirect {
 impl User {
     /// The values of its request.
     #[inline]
-    fn values<'a>(&'a self, journey: &'a Journey, draw: &Draw, random: &'a mut Random) -> Values<'a> {
+    fn values<'a>(
+        &'a self,
+        (journey, unix_ns): (&'a Journey, u64),
+        draw: &Draw,
+        random: &'a mut Random,
+    ) -> Values<'a> {
         Values {
             user: self.number,
             iteration: self.progress.rounds,
             sequence: draw.sequence,
             id: draw.id,
-            now_ns: journey.unix_ns + draw.now_ns,
+            now_ns: unix_ns + draw.now_ns,
             feeds: &journey.feeds,
             rows: &self.rows,
             captured: Captured { shared: &journey.shared, own: &self.slots },
@@ -141,9 +148,15 @@ impl<'r> Users<'r> {
             spare: Vec::new(),
             without_row: 0,
             numbers: Vec::new(),
+            unix_ns: journey.unix_ns.unwrap_or(0),
         };
         (0..count as u32).for_each(|id| users.add(share.number_of(id)));
         users
+    }
+
+    /// The wall clock at the load's start, unless the load says what it is.
+    pub fn begins_at_unix(&mut self, unix_ns: u64) {
+        self.unix_ns = self.journey.unix_ns.unwrap_or(unix_ns);
     }
 
     /// Ids begin there: other loads and batches of the trial have those before and after.
@@ -324,6 +337,7 @@ impl<'r> Users<'r> {
         (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
         state.jar.clear();
         (state.redirect, state.redirected) = (None, 0);
+        state.rows.fill(Rows::NONE);
         // Steps before the first round take no row that a round would.
         let begins_round = state.progress.begins_round(&self.journey.course);
         let _ = self.deal(place, true) && (!begins_round || self.deal(place, false));
@@ -344,7 +358,7 @@ impl<'r> Users<'r> {
         let script = &self.scripts[request as usize];
         let Some(message) = &script.message else { return Ok(&[]) };
         let state = &self.users[user as usize];
-        let mut values = state.values(self.journey, &draw, &mut random);
+        let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
         let redirect = state.redirect.as_deref();
         let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
         let as_given = redirect.is_none_or(|r| r.as_given);
@@ -375,7 +389,7 @@ impl<'r> Users<'r> {
             self.body.clear();
             let path = path_of(&self.head[target_at..target_to]);
             let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            if state.jar.write(&place, (self.journey.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
+            if state.jar.write(&place, (self.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
                 self.head.extend_from_slice(b"Cookie: ");
                 self.head.extend_from_slice(&self.body);
                 self.head.extend_from_slice(b"\r\n");
@@ -404,7 +418,7 @@ impl<'r> Users<'r> {
         let state = &self.users[user as usize];
         let (sequence, id, mut random) = (self.sequence.0, self.ids.0, state.random);
         let draw = Draw { sequence, id, now_ns, random };
-        let mut values = state.values(self.journey, &draw, &mut random);
+        let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
         let as_given = state.redirect.as_ref().is_none_or(|r| r.as_given);
         self.head.clear();
         if state.redirect.is_none() {
@@ -462,7 +476,7 @@ impl<'r> Users<'r> {
         let mut random = draw.random;
         let talk = self.scripts[request as usize].talk.as_deref();
         let Some(TalkPart::Say { send, echoes, .. }) = talk.map(|t| &t.part) else { return Ok(&[]) };
-        let mut values = self.users[user as usize].values(self.journey, &draw, &mut random);
+        let mut values = self.users[user as usize].values((self.journey, self.unix_ns), &draw, &mut random);
         if let Some((_, text)) = send {
             text.write(&mut values, &mut self.body)?;
         }
@@ -512,7 +526,7 @@ impl<'r> Users<'r> {
         if let Some(site) = self.journey.sites.get(usize::from(host)).filter(|_| self.journey.cookies) {
             let path = path_of(kept.target());
             let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
-            let now_s = (self.journey.unix_ns + ended.now_ns) / SECOND_NS;
+            let now_s = (self.unix_ns + ended.now_ns) / SECOND_NS;
             let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
             capture::headers(kept.head()).filter(set).for_each(|(_, v)| state.jar.set(v, &place, now_s));
         }
@@ -550,7 +564,7 @@ impl<'r> Users<'r> {
             // A check compares with the same value in each request.
             let mut random = state.random;
             let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random };
-            let mut values = state.values(self.journey, &draw, &mut random);
+            let mut values = state.values((self.journey, self.unix_ns), &draw, &mut random);
             if let Err(fault) = script.expect(&mut values) {
                 return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
             }
