@@ -17,7 +17,7 @@ use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 use crate::test_programs::{run_all, run_named};
-use crate::{big_report, book, changes, dist, lab, swarm_figures};
+use crate::{big_report, book, changes, dist, kubernetes, lab, swarm_figures};
 
 /// The page with the results.
 const PAGE: &str = "docs/long.md";
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
     let levers = || planted::levers::long(args.sweeps);
-    let all: [(&str, &dyn Fn() -> Outcome); 18] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 20] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -69,7 +69,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("profiles", &planted::profiles::long),
         ("labs' faults", &lab::faults::long),
         ("swarm", &swarm_figures::long),
+        ("hour", &swarm_figures::hour),
         ("faults", &faults),
+        ("kubernetes", &kubernetes::long),
         ("simulated changes", &changes::simulated),
         ("equal servers", &changes::equal),
         ("bisect", &changes::searched),

@@ -18,6 +18,7 @@ mod command;
 mod dist;
 mod house;
 mod in_browser;
+mod kubernetes;
 mod lab;
 mod licences;
 mod live_cost;
@@ -69,6 +70,8 @@ enum Task {
     BenchPeers(peers::Args),
     /// Run systems with a planted weakness, and see whether `loadlab run` names it
     Planted(planted::Args),
+    /// Run agents as pods of a Kubernetes cluster, which is built and started here
+    Kubernetes(kubernetes::Args),
     /// Build the book, or run its commands
     Book(book::Args),
     /// Measure what the live screen and the live page cost in throughput
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Task::BenchMillion(args) => million::run(&args),
         Task::BenchPeers(args) => peers::run(&args),
         Task::Planted(args) => planted::run(&args),
+        Task::Kubernetes(args) => kubernetes::run(&args),
         Task::Book(args) => book::run(&args),
         Task::LiveCost(args) => live_cost::run(&args),
         Task::WatchCost(args) => watch_cost::run(&args),

@@ -76,6 +76,20 @@ pub const FOR_PLANTED: &[Need] = &[
     need("tc", "iproute2", "a link that is narrowed"),
 ];
 
+/// What `cargo xtask kubernetes` uses.
+pub const FOR_KUBERNETES: &[Need] = &[
+    need("go", "golang-go", "builds the cluster's programs"),
+    need("etcd", "etcd-server", "the API server's storage"),
+    need("containerd", "containerd", "runs the pods"),
+    need("runc", "runc", "the same"),
+    need("busybox", "busybox-static", "the image of what holds a pod together"),
+    need("unshare", "util-linux", "namespaces that the cluster runs in"),
+    need("ip", "iproute2", "the node's network"),
+    need("openssl", "openssl", "a certificate of the NATS server"),
+    need("nats-server", "nats-server", "carries what the agents of a swarm say"),
+    need("nginx", "nginx-light", "what the pods load"),
+];
+
 /// Components of the Rust toolchain that a minimal installation leaves out, and the command that shows they are
 /// present.
 const RUST_PARTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::{Ends, captured, cargo, find, program, shown, soon};
+use crate::command::{Ends, captured, cargo, find, program, shown, soon, sooner_or_later};
 use crate::peers::measure::Cores;
 use crate::peers::server::Server;
 use crate::root::target;
@@ -44,6 +44,52 @@ pub fn long() -> Outcome {
     let found = [lab.in_namespaces()?, lab.divided()?, merging()?, lab.cost_of_an_agent()?];
     Ok(found.join("; "))
 }
+
+/// An hour of load: the coordinator's memory stays what it is, and every request is counted.
+///
+/// # Errors
+/// Those of [`long`].
+pub fn hour() -> Outcome {
+    shown(&mut cargo(&["build", "--locked", "--release", "-p", "loadlab"]))?.ok("cargo build")?;
+    let lab = Lab { loadlab: target().join("release/loadlab"), dir: target().join("xtask/swarm-hour") };
+    let _ = fs::remove_dir_all(&lab.dir);
+    fs::create_dir_all(&lab.dir)?;
+    let server = Server::start(&Cores::choose()?, &lab.dir)?;
+    let before = server.counts()?.0;
+    let (page, rate) = (format!("http://{}/128", server.address()), HOUR_RATE.to_string());
+    let mut command = program(&lab.loadlab);
+    command.args(["bench", &page, "-r", &rate, "-d", "60m", "--swarm", "local:4", "--no-watch", "--quiet"]);
+    command.args(["--json", "--out"]).arg(lab.dir.join("record"));
+    let printed = lab.dir.join("summary.json");
+    let mut child = Ends(command.stdout(fs::File::create(&printed)?).stderr(Stdio::null()).spawn()?);
+    let status_of = format!("/proc/{}/status", child.0.id());
+    let mut kib = Vec::new();
+    sooner_or_later("the end of the hour", (Duration::from_secs(70 * 60), Duration::from_secs(10)), || {
+        let status = fs::read_to_string(&status_of).unwrap_or_default();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        kib.extend(resident.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok()));
+        Ok(child.0.try_wait()?)
+    })?;
+    let counted = server.counts()?.0 - before - 1;
+    let summary: Value = serde_json::from_str(&fs::read_to_string(&printed)?).context("loadlab bench")?;
+    let of = |name: &str| summary["requests"][name].as_u64();
+    let wanted = Some(HOUR_RATE * 3600);
+    ensure!((of("due"), of("ok")) == (wanted, wanted), "{}", summary["requests"]);
+    ensure!(Some(counted) == wanted, "nginx counted {counted}");
+    ensure!(kib.len() > 60, "only {} readings of its memory", kib.len());
+    // The first minutes are its start.
+    let tenth = kib.len() / 10;
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64 / 1024.0;
+    let (early, late) = (mean(&kib[tenth..2 * tenth]), mean(&kib[kib.len() - tenth..]));
+    ensure!(late < early * 1.05, "the coordinator's memory grows from {early:.1} to {late:.1} MiB");
+    Ok(format!(
+        "four agents sent {counted} requests in an hour, as nginx counted; the coordinator had {early:.1} MiB after its first \
+         minutes and {late:.1} MiB at the end"
+    ))
+}
+
+/// Requests a second for an hour.
+const HOUR_RATE: u64 = 400;
 
 struct Lab {
     loadlab: PathBuf,

@@ -296,8 +296,11 @@ fn bisect_names_the_revision_that_made_it_slower() {
 #[test]
 fn bisect_refuses_what_it_cannot_search() {
     let shop = Shop::new();
+    let number = std::cell::Cell::new(0);
     let bisect = |words: &[&str]| {
-        let out = shop.out();
+        // Which end is measured first is random, so each has a folder of its own.
+        number.set(number.get() + 1);
+        let out = format!("{}-{}", shop.out(), number.get());
         let words = [&["bisect"], words, &["--out", &out]].concat();
         let ran = Ran::of(shop.command(&words).output().expect("loadlab starts"));
         shop.nothing_is_left(&ran.err);

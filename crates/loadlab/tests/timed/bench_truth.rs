@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::alone::alone;
 use crate::common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
-use crate::common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, measured_again, n};
+use crate::common::{
+    Running, at, bench, check_identities, check_same, command, doubts, f, measured, measured_again, n,
+};
 use crate::on_every_backend;
 
 on_every_backend! {
