@@ -176,8 +176,6 @@ fn apart(dir: &Path) -> Result<()> {
         "ip link set lo up",
         "ip link add node0 type bridge",
         &format!("ip addr add {NODE}/24 dev node0"),
-        "ip link add up0 type dummy",
-        "ip link set up0 master node0 up",
         "ip link set node0 up",
         // A kubelet wants a route to somewhere.
         &format!("ip route add default via {NODE} dev node0"),

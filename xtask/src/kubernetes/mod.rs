@@ -101,7 +101,7 @@ fn check(given: Option<&Path>) -> Outcome {
 }
 
 fn last_line(text: &str) -> &str {
-    text.lines().rfind(|line| line.starts_with("error: ")).unwrap_or("it failed")
+    text.lines().rev().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it failed")
 }
 
 fn dir() -> PathBuf {
@@ -196,7 +196,14 @@ impl Lab {
         let public_key = key.ok("loadlab agent --new-key")?.stdout.trim().to_owned();
         let mut openssl = program("openssl");
         openssl.current_dir(&dir).args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]);
-        openssl.args(["-subj", "/CN=nats", "-addext", &format!("subjectAltName=IP:{NODE}")]);
+        openssl.args([
+            "-subj",
+            "/CN=nats",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            "-addext",
+            &format!("subjectAltName=IP:{NODE}"),
+        ]);
         captured(openssl.args(["-keyout", "server.key", "-out", "server.crt"]), QUICK)?.ok("openssl")?;
         fs::copy(dir.join("server.crt"), dir.join("ca.crt"))?;
         fs::copy(deploy.join("nats/nats.conf"), dir.join("nats.conf"))?;
