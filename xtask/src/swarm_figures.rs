@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -28,6 +30,8 @@ const MOST: (f64, f64) = (0.01, 0.03);
 /// Pairs of loads with and without agents, and how long each lasts.
 const PAIRS: usize = 8;
 const EACH: &str = "5s";
+/// How long after its end a second may be merged.
+const LATEST_S: f64 = 1.0;
 /// The longest any command here takes.
 const LONGEST: Duration = Duration::from_secs(300);
 const QUICK: Duration = Duration::from_secs(20);
@@ -136,23 +140,18 @@ impl Lab {
         let page = format!("http://{}/128", server.address());
         let (rate, length) = (RATE.to_string(), format!("{LENGTH_S}s"));
         let key = key.display().to_string();
-        let summary = self.bench(&[
-            &page,
-            "-r",
-            &rate,
-            "-d",
-            &length,
-            "--swarm",
-            &url,
-            "--slots",
-            &AGENTS.to_string(),
-            "--swarm-key",
-            &key,
-            "--allow-host",
-            HERE,
-        ])?;
-        // The first reading was after its own request, the second counts itself.
-        let counted = server.counts()?.0 - before - 1;
+        let slots = AGENTS.to_string();
+        let swarm = ["--swarm", &url, "--slots", &slots, "--swarm-key", &key, "--allow-host", HERE];
+        let is_over = AtomicBool::new(false);
+        let (summary, late) = thread::scope(|scope| {
+            let late = scope.spawn(|| self.late(&server, before, &is_over));
+            let summary = self.bench(&[&[&page, "-r", &rate, "-d", &length][..], &swarm].concat());
+            is_over.store(true, Ordering::Relaxed);
+            (summary, late.join())
+        });
+        let (summary, late) = (summary?, late.map_err(|_| anyhow::anyhow!("a thread failed"))??);
+        // The first reading was after its own request, the last counts itself.
+        let counted = server.counts()?.0 - before - 1 - late.len() as u64;
         drop(agents);
         let due = summary["requests"]["due"].as_u64().context("no requests")?;
         let ok = summary["requests"]["ok"].as_u64().context("no requests")?;
@@ -165,10 +164,35 @@ impl Lab {
         ensure!(due == RATE * LENGTH_S && counted == ok, "{due} due, {ok} ok, {counted} counted by nginx");
         let clock = summary["agents"].as_array().into_iter().flatten();
         let clock_ms = clock.filter_map(|a| a["clock_uncertainty_ms"].as_f64()).fold(0.0, f64::max);
+        ensure!(late.len() >= LENGTH_S as usize / 2, "only {} seconds were seen", late.len());
+        let latest_s = late.iter().copied().fold(0.0, f64::max);
+        ensure!(latest_s < LATEST_S, "a second was merged {latest_s:.2} s after its end");
         Ok(format!(
             "{AGENTS} agents in network namespaces: nginx counted {by_s:.1}/s of {RATE}/s, clocks known to within \
-             {clock_ms:.2} ms"
+             {clock_ms:.2} ms, and each second merged at most {latest_s:.2} s after its end"
         ))
+    }
+
+    /// How long after their ends seconds are in the record, while a load is sent: by what nginx has counted more by then.
+    #[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
+    fn late(&self, server: &Server, before: u64, is_over: &AtomicBool) -> Result<Vec<f64>> {
+        let ticks = self.dir.join("record/cases/default/1/ticks.jsonl");
+        let (mut late, mut known) = (Vec::new(), 0);
+        while !is_over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(10));
+            let text = fs::read_to_string(&ticks).unwrap_or_default();
+            let whole: Vec<Value> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
+            // The last ones come when the load is over.
+            if whole.len() <= known || whole.len() as u64 >= LENGTH_S {
+                known = whole.len();
+                continue;
+            }
+            known = whole.len();
+            let counted = server.counts()?.0 - before - 1 - late.len() as u64;
+            let merged: u64 = whole.iter().filter_map(|tick| tick["ok"].as_u64()).sum();
+            late.push(counted.saturating_sub(merged) as f64 / RATE as f64);
+        }
+        Ok(late)
     }
 
     /// A thousand users of one process, and of four agents with 250 each, in turn, against a server that takes a quarter

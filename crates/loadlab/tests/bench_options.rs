@@ -21,6 +21,7 @@ on_every_backend! {
     timeouts_in_the_open_model
     samples_are_lines_of_json
     bound_to_cores
+    fewer_connections_than_threads
     arrivals_are_the_seeds
     users_ramp_up_evenly
     more_users_than_a_shell_allows_files
@@ -219,6 +220,15 @@ fn bound_to_cores() {
     let ran = bench(&[&server.url("/"), "-n", "1", "--cpus", "1023"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("core 1023") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+}
+
+/// Threads without a connection have nothing to do.
+fn fewer_connections_than_threads() {
+    let server = Server::start(good);
+    let args = ["-r", "200/s", "-n", "40", "--connections", "1", "--threads", "3"];
+    let (json, _) = measured(&[&[server.url("/").as_str()], &args[..]].concat());
+    assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (40, 1), "{json:#}");
+    check_same(&json, &server.settled());
 }
 
 /// When requests of one run arrived, as gaps in milliseconds.

@@ -122,6 +122,42 @@ fn each_fault_has_its_own_name_and_shows_what_came() {
     assert_eq!(page["status"], 302);
 }
 
+/// A server's last answer and its close come together: the part that the close ends begins only when they are here.
+#[test]
+fn an_answer_and_a_close_in_one_piece() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("ws://{}/", listener.local_addr().expect("its address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let Ok(mut socket) = tungstenite::accept(stream) else { return };
+                if socket.read().is_ok() {
+                    // Not sent before the close.
+                    let _ = socket.write(tungstenite::Message::text("pong"));
+                    let _ = socket.close(None);
+                }
+                while socket.read().is_ok() {}
+            });
+        }
+    });
+    let lab = Lab::new();
+    let load = "load:\n  users: 2\n  repeats: 20\n  think: 1ms\n";
+    let journey = format!(
+        "  journey:\n    - websocket: {url}\n      messages: [ {{ send: ping, expect: {{ contains: pong }} }} ]\n"
+    );
+    let ran =
+        lab.run(&format!("loadlab: 1\nname: together\n{load}{journey}expect: [\"errors == 0\"]\n"), &[]);
+    let summary = held(&lab, &ran);
+    assert_eq!(
+        counts(&summary),
+        [120, 0, 120, 120, 0, 0],
+        "an opening, a message and a close each: {summary:#}"
+    );
+    let (most_ms, elapsed_s) = (&summary["service_ms"]["max"], &summary["elapsed_s"]);
+    let is_within = most_ms.as_f64().zip(elapsed_s.as_f64()).is_some_and(|(ms, s)| ms <= s * 1e3);
+    assert!(is_within, "{most_ms} ms in {elapsed_s} s");
+}
+
 #[test]
 fn bytes_files_captures_and_pings() {
     let chat = Chat::start();
