@@ -42,7 +42,9 @@ pub fn summaries(
         .map(|(name, mut readings)| {
             readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
             let mut summary = of_component(&readings, during, asked);
-            summary.cpu_limit = cpu_limits.get(name).copied();
+            let limit = cpu_limits.get(name).copied();
+            // No single limit is what its use can be compared with.
+            summary.cpu_limit = limit.filter(|_| !is_cpu_limit_changed(name, events, during));
             (summary.restarts, summary.died) = lives(name, events);
             summary.limits = limits(name, events, during);
             summary.oom_kills_at_s = events.iter().filter_map(|e| oom_kill(name, e)).collect();
@@ -159,6 +161,16 @@ fn limits(name: &str, events: &[Event], during: During) -> LimitsInForce {
     });
     let before = reported.rfind(|(at_s, _)| *at_s <= during.from_s);
     before.map(|(_, limits)| limits.clone()).unwrap_or_default()
+}
+
+/// An event of the plan has changed a component's CPU limit during the load.
+fn is_cpu_limit_changed(name: &str, events: &[Event], during: During) -> bool {
+    events.iter().filter(|event| event.at_s > during.from_s && event.at_s < during.to_s).any(|event| {
+        let EventKind::Action { what, components, error: None } = &event.what else { return false };
+        let mut words = what.split_whitespace();
+        let (does, limit) = (words.next(), words.nth(1));
+        (does, limit) == (Some("limit"), Some("cpu")) && components.iter().any(|component| component == name)
+    })
 }
 
 fn oom_kill(name: &str, event: &Event) -> Option<f64> {

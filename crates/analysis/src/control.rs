@@ -12,10 +12,16 @@ use crate::parts::{parts_of, probes};
 const HIDDEN: &str = "the difference is no larger than what the control has by chance";
 /// The same where the smallest visible one is not known.
 const UNKNOWN: &str = "the control has too few rounds to say what difference is visible";
+/// The same where it has enough of them, but not the figure.
+const UNREPORTED: &str = "the figure is not known in each round of the case and its control, so what difference is visible is not either";
 
-/// Why a difference is not called, given the smallest visible one.
-pub(crate) fn hidden(visible: Option<f64>) -> &'static str {
-    if visible.is_some_and(f64::is_finite) { HIDDEN } else { UNKNOWN }
+/// Why a difference is not called, given the smallest visible one and the number of rounds of the control.
+pub(crate) fn hidden(visible: Option<f64>, rounds: usize) -> &'static str {
+    match visible.is_some_and(f64::is_finite) {
+        true => HIDDEN,
+        false if rounds < TRIALS_FOR_DIFFERENCES => UNKNOWN,
+        false => UNREPORTED,
+    }
 }
 
 impl Comparison {
@@ -47,7 +53,7 @@ fn hold(row: &mut Row, sides: (&Side<'_>, &Side<'_>), confidence: f64) {
     let size = row.effect.map_or(0.0, |e| if is_ratio { e.value.ln().abs() } else { e.value.abs() });
     if is_called(row.call) && size < furthest {
         row.call = Call::CannotTell;
-        row.note = Some(hidden(row.visible).to_owned());
+        row.note = Some(hidden(row.visible, sides.0.rounds_of(sides.1).len()).to_owned());
     }
 }
 

@@ -301,19 +301,19 @@ fn row(standing: Standing, (base, other): (Vec<Value>, Vec<Value>)) -> Option<Ro
     let (lowest, highest) = if scale == Scale::Ratio { (0.0, f64::INFINITY) } else { (-1.0, 1.0) };
     let effect = standing.effect().map(|value| {
         let (low, high) = (answer.low.map_or(lowest, out), answer.high.map_or(highest, out));
-        let interval = (answer.low.is_some() || answer.high.is_some()).then_some(Interval {
-            low,
-            high,
-            confidence: 1.0 - standing.level,
-            chance: None,
-        });
+        // What was once rejected stays so. If the shift moved meanwhile, nothing is left that was never rejected.
+        let is_empty = low > high;
+        let (low, high) = if is_empty { (lowest, highest) } else { (low, high) };
+        let is_known = !is_empty && (answer.low.is_some() || answer.high.is_some());
+        let interval =
+            is_known.then_some(Interval { low, high, confidence: 1.0 - standing.level, chance: None });
         Effect { value: value.clamp(low, high), interval }
     });
     let is_hidden = test.call() != standing.call();
     let few =
         base.iter().chain(&other).find_map(|v| if let Value::Between(few) = v { Some(few) } else { None });
     let note = match (answer.missing, answer.rounds) {
-        _ if is_hidden => Some(hidden(standing.visible()).to_owned()),
+        _ if is_hidden => Some(hidden(standing.visible(), answer.rounds + answer.missing).to_owned()),
         (0, _) => None,
         (_, 0) if few.is_some() => {
             few.map(|few| format!("{} needs {} requests in each trial", metric.title(), few.needed))

@@ -10,6 +10,7 @@ mod generator;
 mod lateness;
 mod resets;
 
+use loadlab_record::Histogram;
 use loadlab_record::load::Tick;
 use loadlab_record::summary::{Doubt, Ended, LoadFacts, LostAgent, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
@@ -80,7 +81,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     .flatten()
     .collect();
     // A system that falls behind gets slower; that is reported once.
-    let is_behind = found.iter().any(|d| ["dropped", "backlog"].contains(&d.kind.as_str()));
+    let is_behind = found.iter().any(|d| d.kind == "backlog") || drops_many(summary);
     found.extend(settling(summary, grounds).into_iter().filter(|d| !is_behind || d.kind != "latency_rising"));
     found.sort_by_key(|d| !d.grave);
     found
@@ -158,8 +159,13 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         return None;
     }
     let after_s = grounds.measured.busy_s - grounds.measured.busy_in_window_s;
-    let from_times =
-        (timed.iter().map(|h| h.sum_ns() as f64 / 1e9).sum::<f64>() - after_s) / grounds.window_s;
+    let mean_of = |times: &[&Histogram]| {
+        (times.iter().map(|h| h.sum_ns() as f64 / 1e9).sum::<f64>() - after_s) / grounds.window_s
+    };
+    let most = mean_of(&timed);
+    // A failure's response time includes its wait to be started, of which nothing is known where there is one.
+    let least = if has_due_times(&summary.load) { mean_of(&timed[..2]).max(0.0) } else { most };
+    let from_times = summary.concurrency_mean.clamp(least.min(most), most);
     let off = (summary.concurrency_mean - from_times).abs() / summary.concurrency_mean.max(f64::MIN_POSITIVE);
     if off <= LITTLE_TOLERANCE {
         return None;
@@ -273,8 +279,8 @@ pub(crate) fn dropped_so_far(dropped: u64, due: u64, load: &LoadFacts, planned: 
 fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
     let one_level = load.model == "open" && load.stages.is_empty() && load.loads.is_empty();
-    // Drops already show this.
-    if !one_level || summary.ended == Ended::Partial || summary.requests.dropped > 0 {
+    // Many drops already show this.
+    if !one_level || summary.ended == Ended::Partial || drops_many(summary) {
         return None;
     }
     let grew =
@@ -286,6 +292,14 @@ fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         "lower the rate; the response times here depend on how long the load lasted",
     )
 }
+
+/// More was dropped than a system that keeps up would leave undone.
+fn drops_many(summary: &Summary) -> bool {
+    summary.requests.dropped as f64 > MOST_DROPPED * summary.requests.due as f64
+}
+
+/// A system that keeps up does not drop more than this share of what is due.
+pub const MOST_DROPPED: f64 = 0.01;
 
 /// Some users of a closed load had far fewer answers than others, or far more.
 ///

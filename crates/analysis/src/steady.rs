@@ -212,7 +212,8 @@ pub fn growing_backlog(ticks: &[Tick], until_s: f64) -> Option<String> {
     let mut last_due_s = f64::NEG_INFINITY;
     for tick in ticks {
         due += tick.counts.due;
-        done += tick.counts.ok + tick.counts.failed() + tick.counts.dropped;
+        // What was dropped was never done.
+        done += tick.counts.ok + tick.counts.failed();
         if tick.counts.due > 0 {
             last_due_s = tick.to_s;
         }
@@ -234,7 +235,7 @@ pub fn growing_backlog(ticks: &[Tick], until_s: f64) -> Option<String> {
         Some(middle) => last > 0.05 * due as f64 && last > 1.5 * middle,
         None => last > 0.5 * due as f64,
     };
-    (grows || is_large || dropped > 0).then(|| {
+    (grows || is_large).then(|| {
         let dropped = if dropped > 0 { format!(", {dropped} were dropped") } else { String::new() };
         format!("the backlog grew to {last:.0} of {due} requests{dropped}")
     })

@@ -92,6 +92,30 @@ fn design(figures: &[FigureFacts]) -> Design {
     Design::new(&until, 30, 1, figures)
 }
 
+/// What moves while rounds are made is rejected on one side first, and on the other later: there is no interval of it.
+#[test]
+fn a_shift_that_moves_has_no_interval() {
+    let mut chance = Chance::new(5);
+    let mut side = |shifts: &dyn Fn(usize) -> f64| -> Vec<Summary> {
+        // Of the errors nothing is ever certain, so rounds are made to the end.
+        let errors = |chance: &mut Chance| (20.0 + 8.0 * chance.normal()).clamp(0.0, 100.0) as u64;
+        let goodput = |round, chance: &mut Chance| 1000.0 * f64::exp(shifts(round) + 0.005 * chance.normal());
+        (0..30).map(|round| trial(goodput(round, &mut chance), errors(&mut chance))).collect()
+    };
+    let rounds = [side(&|_| 0.0), side(&|round| if round < 12 { 0.10 } else { 0.02 })];
+    let named = |name: &str, place: usize| {
+        let all: &[Summary] = &rounds[place];
+        Side::of(name, all.iter().zip(1..).map(|(summary, round)| (round, Some(summary))))
+    };
+    let (base, other) = (named("old", 0), named("new", 1));
+    let found = design(&[]).compare(&base, &other, None, Options::default());
+    let row = found.rows.iter().find(|row| row.metric.id == "goodput").expect("it is compared");
+    let effect = row.effect.expect("it has one");
+    assert!(effect.interval.is_none(), "{effect:?}");
+    assert!((1.0..1.12).contains(&effect.value), "{effect:?}");
+    assert!(effect.interval.is_none_or(|interval| interval.low <= interval.high), "{effect:?}");
+}
+
 fn calls(standings: &[Standing]) -> Vec<(String, Call)> {
     standings.iter().map(|s| (s.metric.id.to_string(), s.call())).collect()
 }

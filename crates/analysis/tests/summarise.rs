@@ -389,6 +389,28 @@ fn little_finds_times_that_are_missing_and_users_that_idle() {
     assert_eq!(kinds(&summarise(input(closed(53), &runs))), []);
 }
 
+/// A failure's wait to be started is in its response time, and was not in flight.
+#[test]
+fn failures_that_waited_break_no_law() {
+    let mut runs = [load("main", 0.0, 1000, 3000, 10.0)];
+    let m = &mut runs[0].measured;
+    (m.counts.due, m.counts.started) = (1009, 1009);
+    m.counts.failures.add(Failure::Http5xx, 9);
+    m.statuses.insert(503, 9);
+    m.series.service_ok.record_n(100 * MS, 1000);
+    m.series.response_failed.record_n(3000 * MS, 9);
+    (m.busy_s, m.busy_in_window_s) = (100.9, 100.9);
+    let doubts = |runs: &[LoadRun]| {
+        kinds(&summarise(input(open(100.0), runs))).iter().any(|(kind, _)| *kind == "littles_law")
+    };
+    assert!(!doubts(&runs));
+    // What was served is counted all the same, and no failure explains so much.
+    (runs[0].measured.busy_s, runs[0].measured.busy_in_window_s) = (140.0, 140.0);
+    assert!(doubts(&runs));
+    (runs[0].measured.busy_s, runs[0].measured.busy_in_window_s) = (90.0, 90.0);
+    assert!(doubts(&runs));
+}
+
 #[test]
 fn a_generator_without_reserve() {
     let runs = [load("main", 0.0, 1000, 10, 10.0)];
@@ -418,6 +440,11 @@ fn a_generator_without_reserve() {
     // its own queue is in every time
     check(closed(1), &["errors < 1%", "p99 < 1s"], true);
     check(closed(1), &["max[1s..2s] < 1s"], true);
+    check(closed(1), &["tag.page.p99 < 1s"], true);
+    check(closed(1), &["service.p99 < 1s"], true);
+    // what ends in such a word and is no time of a request
+    check(closed(1), &["web.cpu.max < 90%", "queue.max < 1000", "queue.mean < 5"], false);
+    check(closed(1), &["number.price.p99 < 10", "queue.rate > 1000"], false);
     // a lower bound that is high enough is fine, and one that is not would blame the system
     check(closed(1), &["goodput > 10/s"], false);
     check(closed(1), &["goodput > 1000/s"], true);

@@ -204,6 +204,16 @@ fn find_sends_what_bench_sends() {
     );
     let refused = lab.loadlab(&["find", "plan.yaml", "--expect", "errors == 0", "-H", "a: b"]);
     refused.expect(2, &["`--header` is for URLs: a plan has its own"]);
+    for option in [["--tags", "a"], ["--case", "b"], ["--profile", "quick"]] {
+        let args = ["find", "http://127.0.0.1:1/", "--expect", "errors == 0", "--users", "1..2"];
+        let refused = lab.loadlab(&[&args[..], &option].concat());
+        refused.expect(2, &[&format!("`{}` is for plans", option[0])]);
+    }
+    // Every URL that `bench` takes.
+    for url in ["unix:/nowhere/app.sock:/", "HTTP://127.0.0.1:1/"] {
+        let search = ["--expect", "errors == 0", "--users", "1..2", "--out", "url"];
+        lab.loadlab(&[&["find", url][..], &search].concat()).expect(5, &["cannot connect"]);
+    }
 }
 
 #[test]

@@ -101,6 +101,18 @@ fn a_real_difference_is_found_within_a_run_and_between_runs() {
     let itself = of(&[&run], 0);
     assert_eq!(itself["comparisons"][0]["method"], "welch_t");
     assert!(["same", "cannot_tell"].contains(&verdict(&itself, "p50").as_str()), "{itself:#}");
+    // two folders of one name are told apart
+    let (one, two) = (lab.path().join("main/edges"), lab.path().join("branch/edges"));
+    for copy in [&one, &two] {
+        std::fs::create_dir_all(copy.parent().expect("a folder")).expect("it can be made");
+        std::os::unix::fs::symlink(lab.record().dir, copy).expect("a link");
+    }
+    let alike = lab.loadlab(&["compare", "main/edges", "branch/edges", "--format", "json"]);
+    alike.expect(0, &[]);
+    let alike: Value = serde_json::from_str(&alike.out).expect("a document");
+    let names =
+        ["base", "other"].map(|side| alike["comparisons"][0][side].as_str().expect("a name").to_owned());
+    assert_eq!(names, ["fast in main/edges", "fast in branch/edges"]);
     // and the run's own report contains it too
     let text = lab.record().report("md");
     assert!(text.contains("### Differences") && text.contains("**slow against fast**"), "{text}");

@@ -26,7 +26,6 @@ mod text;
 mod url;
 
 pub use expand::link::RELAY;
-pub use expand::matrix::REVISION;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
 pub use loadlab_record::bound::{Bound, Operator};
@@ -34,6 +33,7 @@ pub use loadlab_record::escape::Escape;
 pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 pub use loadlab_record::search::SearchVariable;
 pub use loadlab_record::variable::{Unit, Variable};
+pub use model::case_values::REVISION;
 pub use model::journey::{
     Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
     FeedSpec, FormPart, Http, Message, MessageContent, OnFailure, PartContent, Place, Protocol, Script,

@@ -227,12 +227,30 @@ impl Plan {
         }
         if errors.is_empty() {
             for case in &mut self.cases {
+                let searched =
+                    case.find.as_ref().and_then(|find| Some(case.loads.get(find.load)?.name.clone()));
                 load::choose(&mut case.loads, tags);
+                // Its place may be another now.
+                let place = searched.and_then(|name| case.loads.iter().position(|load| load.name == name));
+                match (&mut case.find, place) {
+                    (Some(find), Some(place)) => find.load = place,
+                    (Some(_), None) if !case.loads.is_empty() => {
+                        let message =
+                            "the load that `find` varies has no step with one of these tags".to_owned();
+                        errors.push(of_option("--tags", message, None));
+                        return;
+                    }
+                    _ => {}
+                }
             }
             // If tags follow from an axis, choosing tags chooses cases.
             self.cases.retain(|c| !c.loads.is_empty());
             let left = self.cases.iter_mut().flat_map(conditions::drop_left_out).collect::<BTreeSet<_>>();
             self.notes.extend(left);
+            if self.cases.iter().any(|case| case.find.as_ref().is_some_and(|find| find.expect.is_empty())) {
+                let message = "every level would meet what `find` expects: nothing of it is left".to_owned();
+                errors.push(of_option("--tags", message, None));
+            }
         }
     }
 }

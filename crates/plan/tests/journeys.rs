@@ -495,6 +495,25 @@ fn what_can_be_carried_out_is_read() {
     assert!(matches!(&step.body, Body::Form(form) if form.as_text() == Some("a=b+c")));
 }
 
+/// A header field is compared as it is written, whatever it looks like.
+#[test]
+fn header_fields_are_texts() {
+    let plan = parsed(&format!(
+        "{HEAD}matrix: {{ axes: {{ on: [true] }} }}\nload:\n  users: 1\n  requests: 1\n  journey:\n    \
+         - {{ get: \"http://a/\", check: {{ header: {{ a: 007, b: 1_000, c: true, d: \"${{case.on}}\", e: 0x10, f: yes }} }} }}\n"
+    ));
+    let checks = &plan.cases()[0].loads[0].journey[0].checks;
+    let texts: Vec<&str> = checks
+        .headers
+        .iter()
+        .map(|(_, expect)| match expect {
+            Expect::Text(text) => text.as_str(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(texts, ["007", "1_000", "true", "true", "0x10", "yes"]);
+}
+
 #[test]
 fn checks_compare_with_what_is_the_same_as_in_the_request() {
     let plan = parsed(&format!(

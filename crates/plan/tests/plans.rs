@@ -235,6 +235,30 @@ fn what_is_expected_of_a_tag_goes_with_the_tag() {
     assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is ignored: `--tags` excludes its tag"]);
 }
 
+/// Which load a search varies does not depend on how many are left.
+#[test]
+fn a_search_varies_the_load_it_names_whatever_tags_are_chosen() {
+    let load = |name: &str, tag: &str| {
+        format!(
+            "  {name}: {{ users: 1, duration: 5s, journey: [ {{ get: \"http://a/\", tags: [{tag}] }} ] }}\n"
+        )
+    };
+    let find = "find: { load: main, users: 1..500, expect: [\"tag.a.p99 < 100ms\"] }\n";
+    let text = format!("loadlab: 1\nname: n\nloads:\n{}{}{find}", load("beside", "b"), load("main", "a"));
+    let with = |tags: &[&str]| {
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        Plan::parse("plan.yaml", &text, &Options { tags, ..Options::default() })
+    };
+    for tags in [&[][..], &["a"], &["a", "b"]] {
+        let plan = with(tags).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let case = &plan.cases()[0];
+        let find = case.find.as_ref().expect("a search");
+        assert_eq!(case.loads[find.load].name, "main", "{tags:?}");
+    }
+    let mistakes = with(&["b"]).expect_err("nothing of the search is left").to_string();
+    assert!(mistakes.starts_with("--tags: the load that `find` varies has no step"), "{mistakes}");
+}
+
 /// A lab's text does not matter: only that it is a plan, with every profile.
 #[test]
 fn labs_are_plans() {

@@ -1,7 +1,7 @@
 //! Loads made by a program, loads of some cases, and figures computed from others: what is read, and the messages
 //! people get.
 
-use loadlab_plan::{Command, Model, Options, Plan};
+use loadlab_plan::{Command, Model, Options, Plan, Revision};
 
 use crate::common::{HEAD, briefly, plain};
 
@@ -114,6 +114,22 @@ fn a_load_may_be_for_some_cases() {
     assert_eq!(plan.notes, ["no case matches `got*` in `cases` of load `b`"]);
 }
 
+/// With revisions, too, cases are named as in the plan, or with their revision.
+#[test]
+fn a_load_may_be_for_some_cases_at_each_revision() {
+    let names = |get: &str, put: &str| -> Vec<Vec<String>> {
+        let revision = |name: &str| Revision { name: name.to_owned(), dir: None };
+        let options = Options { revisions: vec![revision("v1"), revision("v2")], ..Options::default() };
+        let plan = Plan::parse("lab/plan.yaml", &of_cases(get, put), &options);
+        let plan = plan.unwrap_or_else(|e| panic!("{e}"));
+        let own = |case: &loadlab_plan::Case| case.loads.iter().map(|l| l.name.clone()).collect();
+        plan.cases().iter().filter(|case| case.control_of.is_none()).map(own).collect()
+    };
+    assert_eq!(names("get one", "\"put one\""), [["a"], ["a"], ["b"], ["b"]]);
+    let both = [vec!["a", "b"], vec!["a"], vec!["b"], vec!["b"]];
+    assert_eq!(names("get*", "[\"*revision=v1\", \"put*\"]"), both);
+}
+
 #[test]
 fn ids_are_missed_only_where_no_load_is_left_out() {
     let loss = "system:\n  probes: { n: { command: \"echo 1\" } }\ndurability: { command: \"cat ids\" }\n";
@@ -149,6 +165,8 @@ fn figures_are_worked_out_of_figures_of_cases() {
        |        ^^^^^^^^^^^^^^^
       hint: a name is a case, a dot and a figure; put it in quotes if it contains spaces: `'empty POST.elapsed'`
     "#);
+    let part = brief("  a: \"'get one.p99'[1s..2s]\"\n");
+    assert!(part.contains("what is derived is computed from whole trials"), "{part}");
     insta::assert_snapshot!(brief("  a: \"'get one.elapse'\"\n"), @"plan.yaml:18:8: case `get one` has no figure `elapse`");
     insta::assert_snapshot!(brief("  a: \"'get one.elapsed' + 'get one.ok'\"\n"), @"plan.yaml:18:6: cannot add `'get one.elapsed'` (a duration) and `'get one.ok'` (a plain number) in `'get one.elapsed' + 'get one.ok'`");
     insta::assert_snapshot!(brief("  a: { value: \"'get one.elapsed'\", against: \"'put one.ok'\" }\n"), @r"

@@ -135,10 +135,20 @@ fn verdict_cell(how: RunEnded, verdict: Verdict) -> Cell {
 /// The lowest and the highest value of a figure over the cases of a run.
 fn over_cases(findings: &Findings<'_>, id: &str) -> Cell {
     let Some(metric) = metric::named(id) else { return Cell::new(figures::NOTHING) };
-    let medians: Vec<Value> = but_controls(&findings.cases).map(|c| c.spread(&metric).median).collect();
+    let mut medians: Vec<Value> = but_controls(&findings.cases).map(|c| c.spread(&metric).median).collect();
+    // Beside cases with a figure, one with an estimate is as likely to be the lowest or the highest.
+    let is_known = |value: &Value| matches!(value, Value::Known(_) | Value::Over(_));
+    let mut sign = "";
+    if medians.iter().any(is_known) {
+        for value in &mut medians {
+            if let Value::Between(few) = *value {
+                (*value, sign) = (Value::Known(few.likely()), "~");
+            }
+        }
+    }
     let all = Spread::of(medians, metric.better());
     match figures::range(all.min, all.max, metric.unit) {
-        Some(range) => Cell::new(range),
+        Some(range) => Cell::new(format!("{sign}{range}")),
         None => Cell::new(figures::value(all.median, metric.unit)),
     }
 }

@@ -146,6 +146,8 @@ pub struct Known {
     pub until_ns: u64,
     /// See [`Batch::in_flight`].
     pub in_flight: u64,
+    /// Requests that fell due in it.
+    pub due: u64,
     /// See [`Batch::window_to_ns`].
     pub window_to_ns: u64,
     /// See [`Batch::gaps`].
@@ -213,6 +215,7 @@ impl Block {
         Some(Known {
             until_ns: head.until_ns,
             in_flight: head.in_flight,
+            due: head.counts.due,
             window_to_ns: head.window_to_ns.unwrap_or(u64::MAX),
             gaps: gaps_of(head.gaps),
         })

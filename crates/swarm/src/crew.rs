@@ -64,6 +64,8 @@ pub struct LostPart {
     pub agent: String,
     /// Up to when it had reported, on the load's clock.
     pub until_ns: u64,
+    /// Requests of the part that were reported as due by then, by all agents that had it.
+    pub due: u64,
     /// When it was last heard of, on the coordinator's clock.
     pub seen_ns: u64,
     /// When the server was found to have no connection of it any more, on the coordinator's clock: then it does not run.
@@ -374,6 +376,7 @@ impl Load {
                 slot,
                 agent: agent.to_owned(),
                 until_ns: lost.until_ns,
+                due: lost.due,
                 seen_ns: member.seen_ns,
                 gone_ns: member.gone_ns,
                 joined_ns: None,
@@ -501,7 +504,7 @@ mod tests {
 
     fn counted(until_ns: u64, in_flight: u64) -> Block {
         let mut batch = Batch::new(Sizes { worker: 0, tags: 0, numbers: 0, warmup: false });
-        (batch.until_ns, batch.in_flight) = (until_ns, in_flight);
+        (batch.until_ns, batch.in_flight, batch.counts.due) = (until_ns, in_flight, 2);
         Block::open(&pack_counted(&batch)).expect("it was packed here")
     }
 
@@ -548,6 +551,7 @@ mod tests {
             slot: 0,
             agent: "a".into(),
             until_ns: 1_000,
+            due: 2,
             seen_ns: 7,
             gone_ns: Some(20),
             joined_ns: Some(5_000),

@@ -40,6 +40,8 @@ pub struct Lost {
     pub until_ns: u64,
     /// Requests under way then: how they ended is unknown, so they count as in flight.
     pub in_flight: u64,
+    /// Requests of the part that were reported as due, by all agents that had it.
+    pub due: u64,
 }
 
 /// The reports of all slots.
@@ -57,6 +59,8 @@ struct Slot {
     early: BTreeMap<(u32, u64), Block>,
     /// What its last report said.
     last: Known,
+    /// Requests that were reported as due.
+    due: u64,
     state: State,
 }
 
@@ -103,7 +107,13 @@ impl Reducer {
     /// ended, or has no agent.
     pub fn lose(&mut self, slot: usize) -> Option<Lost> {
         let of = self.slots.get_mut(slot).filter(|of| of.state == State::Reporting)?;
-        let lost = Lost { slot, epoch: of.epoch, until_ns: of.last.until_ns, in_flight: of.last.in_flight };
+        let lost = Lost {
+            slot,
+            epoch: of.epoch,
+            until_ns: of.last.until_ns,
+            in_flight: of.last.in_flight,
+            due: of.due,
+        };
         of.state = State::Vacant;
         of.early.retain(|(epoch, _), _| *epoch > lost.epoch);
         Some(lost)
@@ -148,6 +158,7 @@ impl Slot {
             self.next += 1;
             match block.known() {
                 Some(known) => {
+                    self.due = self.due.saturating_add(known.due);
                     self.last = known;
                     reports.push(Next { part, block });
                 }

@@ -1,7 +1,7 @@
 //! Whether the generator itself was late, and whether that, or another shortage of its own, spoils what a run is to show.
 
 use loadlab_record::Histogram;
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, NumberKind, built_in_kind};
 use loadlab_record::histogram::rank_of;
 use loadlab_record::load::Series;
 use loadlab_record::summary::{Doubt, LoadFacts, PERCENTILES, Summary};
@@ -105,11 +105,20 @@ pub(super) fn shortage_is_grave(summary: &Summary, grounds: &Grounds<'_>) -> boo
 /// Figures of throughput in expressions.
 const RATES: [&str; 2] = ["rate", "goodput"];
 
-/// The figures an expression names, without their prefix (`tag.page.p99` is `p99`).
+/// The figures of requests that an expression names, without their prefix (`tag.page.p99` and `service.p99` are `p99`).
+/// What a component used, a probe or a number of answers is no time of a request, however its name ends.
 pub(super) fn figures_in(expr: &str) -> Vec<String> {
     let Ok(expr) = Expr::parse(expr) else { return Vec::new() };
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    expr.names().iter().map(|name| last(&name.text)).collect()
+    let figure = |name: &str| -> Option<String> {
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_of_requests = match name.split_once('.') {
+            None => true,
+            Some(("tag", _)) => true,
+            Some(_) => built_in_kind(name) == Some(NumberKind::Duration),
+        };
+        is_of_requests.then(|| last.to_owned())
+    };
+    expr.names().iter().filter_map(|name| figure(&name.text)).collect()
 }
 
 /// For a figure that is a time: the share of requests that suffices to move it. `None` for others.

@@ -199,8 +199,8 @@ fn in_many(runs: &[DiagnosedRun], all: &[Findings<'_>], options: Options) -> Res
         lone(&runs[place], other, &compared(|pair| pair.1));
         for (i, j) in pairs {
             let name = |run: usize, case: usize| match all[run].cases.len() {
-                1 => dir_name(&runs[run]),
-                _ => format!("{} in {}", all[run].cases[case].case.facts.name, dir_name(&runs[run])),
+                1 => dir_name(&runs[run], runs),
+                _ => format!("{} in {}", all[run].cases[case].case.facts.name, dir_name(&runs[run], runs)),
             };
             let sides = (side(&base.cases[i], &name(0, i)), side(&other.cases[j], &name(place, j)));
             let quick = runs[0].manifest.quick || runs[place].manifest.quick;
@@ -225,6 +225,11 @@ fn lone(run: &DiagnosedRun, reported: &Findings<'_>, compared: &[usize]) {
     }
 }
 
-fn dir_name(run: &DiagnosedRun) -> String {
-    run.dir.file_name().map_or_else(|| run.dir.display().to_string(), |n| n.to_string_lossy().into_owned())
+/// What a run's folder is called; with its path where another's has the same name.
+fn dir_name(run: &DiagnosedRun, all: &[DiagnosedRun]) -> String {
+    let alike = all.iter().filter(|other| other.dir.file_name() == run.dir.file_name()).count();
+    match run.dir.file_name() {
+        Some(name) if alike == 1 => name.to_string_lossy().into_owned(),
+        _ => run.dir.display().to_string(),
+    }
 }

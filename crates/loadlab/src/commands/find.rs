@@ -94,7 +94,9 @@ fn opening(args: &FindArgs, request: &SearchRequest) -> String {
 }
 
 fn is_url(target: &str) -> bool {
-    target.starts_with("http://") || target.starts_with("https://")
+    let scheme = target.split_once(':').map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+    scheme == "unix"
+        || ["http", "https"].contains(&scheme.as_str()) && target[scheme.len()..].starts_with("://")
 }
 
 /// The plan, or one made from a URL, with the expectations added.
@@ -125,6 +127,14 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         return Ok(ReadPlan { plan: read.plan.without_search(), ..read });
     }
     let usage = |message: String| Ended::error(Exit::BadPlan, message);
+    let given = [
+        ("--profile", args.profile.is_some()),
+        ("--case", args.case.is_some()),
+        ("--tags", !args.tags.is_empty()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(usage(format!("`{option}` is for plans: a URL has no such parts")));
+    }
     loadlab_load::target::Url::parse(&args.target).map_err(|error| usage(error.to_string()))?;
     let mut load = Keys::new();
     load.insert("users".to_owned(), json!(1));

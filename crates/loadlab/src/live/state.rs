@@ -306,6 +306,14 @@ impl State {
             self.probes[at].readings += 1;
             keep(&mut self.probes[at].values, Some(*value), KEPT);
         }
+        // One that could not be read has no value now.
+        for probe in sample.probes_failed.keys() {
+            let name = probe_name(sample, probe);
+            if let Some(known) = self.probes.iter_mut().find(|known| known.name == name) {
+                known.readings += 1;
+                keep(&mut known.values, None, KEPT);
+            }
+        }
         if matches!(sample.component.as_str(), "probes") {
             return;
         }

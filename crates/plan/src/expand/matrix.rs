@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::keys::{self, MAX_TRIALS};
-use crate::model::case_values::{CaseValue, CaseValues};
+use crate::model::case_values::{CaseValue, CaseValues, REVISION};
 use crate::model::plan::Revision;
 use crate::read::reader::Reader;
 use crate::read::values::plain_text;
@@ -12,9 +12,6 @@ use crate::text::node::{Entry, Node, ScalarKind, Value};
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::text::suggest;
-
-/// The axis of revisions.
-pub const REVISION: &str = "revision";
 
 /// All cases.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use loadlab_record::secrets::Secrets;
 
 use crate::expand::matrix::Matrix;
 use crate::keys::{self, MAX_EXPANDED, MAX_TRIALS};
-use crate::model::case_values::CaseValues;
+use crate::model::case_values::{CaseValues, REVISION};
 use crate::model::journey::Setup;
 use crate::model::part::{ComponentKind, Isolation, Lifetime};
 use crate::model::plan::{Plan, TrialOrder};
@@ -328,7 +328,7 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         let first = texts.next();
         texts.any(|t| Some(t) != first)
     };
-    let unused = matrix.axes.iter().filter(|a| *a != matrix::REVISION && varies(a) && !uses(a));
+    let unused = matrix.axes.iter().filter(|a| *a != REVISION && varies(a) && !uses(a));
     unused
         .map(|a| format!("nothing uses `${{case.{a}}}`: cases that differ only in `{a}` are the same"))
         .collect()

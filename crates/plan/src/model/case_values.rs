@@ -3,6 +3,9 @@
 use crate::text::node::ScalarKind;
 use crate::text::span::Span;
 
+/// The axis of revisions, which `revisions` adds to a matrix.
+pub const REVISION: &str = "revision";
+
 /// A case before it is interpreted: a value for every axis.
 #[derive(Clone, Debug)]
 pub(crate) struct CaseValues {
@@ -11,6 +14,17 @@ pub(crate) struct CaseValues {
     /// The plan's folder in the case's revision, if that is another one.
     pub dir: Option<String>,
     pub span: Span,
+}
+
+impl CaseValues {
+    /// What the plan calls it: without its revision, which `revisions` adds.
+    pub fn own_name(&self) -> &str {
+        let revision = self.values.last().filter(|value| value.axis == REVISION);
+        let own = revision.and_then(|value| {
+            self.name.strip_suffix(&value.text)?.strip_suffix('=')?.strip_suffix(REVISION)?.strip_suffix(", ")
+        });
+        own.unwrap_or(&self.name)
+    }
 }
 
 /// The value of one axis in one case, as written.

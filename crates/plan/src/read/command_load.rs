@@ -121,9 +121,14 @@ pub(crate) fn belongs(r: &mut Reader<'_>, node: &Node) -> bool {
     let Some(cases) = node.get("cases") else { return true };
     let globs = globs(r, cases);
     match r.scope {
-        Scope::Case(case) => globs.iter().any(|glob| suggest::glob(glob, &case.name)),
+        Scope::Case(case) => globs.iter().any(|glob| is_meant(glob, case)),
         Scope::AllCases | Scope::Unknown => true,
     }
+}
+
+/// Whether a case is meant, by its name in the plan or with its revision.
+fn is_meant(glob: &str, case: &CaseValues) -> bool {
+    suggest::glob(glob, &case.name) || suggest::glob(glob, case.own_name())
 }
 
 /// Names of cases, with `*` and `?`, as one text or a list.
@@ -147,7 +152,7 @@ pub(crate) fn without_a_case(fields: &Fields<'_>, cases: &[CaseValues]) -> Vec<S
     for (name, node) in all {
         let Some(wanted) = node.get("cases") else { continue };
         wanted.each_text(&mut |glob| {
-            if !glob.contains("${") && !cases.iter().any(|c| suggest::glob(glob, &c.name)) {
+            if !glob.contains("${") && !cases.iter().any(|c| is_meant(glob, c)) {
                 notes.push(format!("no case matches `{}` in `cases` of load `{name}`", shorten(glob)));
             }
         });

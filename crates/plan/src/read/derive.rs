@@ -55,6 +55,12 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
         return None;
     }
     for name in sum.names() {
+        if name.part.is_some() {
+            let span = r.inner_span(node, &name.text);
+            let problem = Problem::new(span, "what is derived is computed from whole trials");
+            r.push(problem.hint("name the part in `figures`, and use that figure here"));
+            return None;
+        }
         if let Err((message, hint)) = check_name(&name.text, cases) {
             let span = r.inner_span(node, &name.text);
             r.push(Problem::new(span, message).maybe_hint(hint));

@@ -26,7 +26,7 @@ web.cpu_time / ok < 2ms            quotients, with spaces around the `/`
 web.cpu < 80%                      a component of the system
 tag.checkout.p95 < 200ms           requests with a tag
 steady(queued, 5s)                 a probe has kept its value for that long
-\"load balancer\".cpu < 80%          a name with spaces stands in quotes
+'tag.GET /items.p99' < 200ms       a name with spaces stands in quotes, with its figure
 ```
 
 - Times, sizes and rates need a unit: `200ms` `1m30s` `15MiB` `1000/s`. `0` needs none. Shares are `0.1%` or `0.001`;

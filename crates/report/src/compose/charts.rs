@@ -39,7 +39,7 @@ pub fn of_case(
         samples: Readings::of(by_component, order, shown),
         cpu_limits: limits.collect(),
     };
-    let mut parts = vec![trial.load(record)];
+    let mut parts = vec![trial.load(record, !summary.load.is_command())];
     parts.extend(trial.system(case));
     parts.retain(|p| !p.charts.is_empty() || !p.quiet.is_empty());
     // Only sentences make no picture: a trial without anything to draw is in the tables.

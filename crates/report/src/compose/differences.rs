@@ -23,25 +23,43 @@ pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
 
 /// The lowest and the highest.
 fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
+    // What is known only from below is above all that is known.
     let known = |case: &CaseFindings<'_>| {
         let value = case.spread(metric).median;
-        Some((value.known()?, value, case.label.clone()))
+        match value {
+            Value::Known(known) => Ok(((0, known), value, case.label.clone())),
+            Value::Over(bound) => Ok(((1, bound), value, case.label.clone())),
+            _ => Err(format!("“{}”", case.label)),
+        }
     };
-    let mut all: Vec<(f64, Value, String)> = but_controls(cases).filter_map(known).collect();
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut all, mut unknown) = (Vec::new(), Vec::new());
+    for case in but_controls(cases) {
+        match known(case) {
+            Ok(one) => all.push(one),
+            Err(name) => unknown.push(name),
+        }
+    }
+    all.sort_by(|a, b| a.0.0.cmp(&b.0.0).then(a.0.1.total_cmp(&b.0.1)));
     let (least, most) = (all.first()?, all.last()?);
-    let text =
-        |value: &(f64, Value, String)| format!("{} (“{}”)", figures::described(value.1, metric), value.2);
+    let text = |value: &((u8, f64), Value, String)| {
+        format!("{} (“{}”)", figures::described(value.1, metric), value.2)
+    };
     let title = capital(&metric.title());
+    let rest = match unknown.len() {
+        0 => String::new(),
+        1 => format!("; not known in {}", unknown[0]),
+        n => format!("; not known in {n} cases"),
+    };
     match all.len() {
         0 | 1 => None,
         _ if figures::described(least.1, metric) == figures::described(most.1, metric) => {
-            Some(format!("{title} is {} in every case.", figures::described(least.1, metric)))
+            let every = if unknown.is_empty() { "every case" } else { "every other case" };
+            Some(format!("{title} is {} in {every}{rest}.", figures::described(least.1, metric)))
         }
         _ if metric.better() == Better::More => {
-            Some(format!("{title}: most {}, least {}.", text(most), text(least)))
+            Some(format!("{title}: most {}, least {}{rest}.", text(most), text(least)))
         }
-        _ => Some(format!("{title}: least {}, most {}.", text(least), text(most))),
+        _ => Some(format!("{title}: least {}, most {}{rest}.", text(least), text(most))),
     }
 }
 

@@ -16,13 +16,20 @@ use crate::document::{Chart, Line, Multiples};
 
 impl Trial<'_> {
     /// How the load went, in the order readers ask: what got through, what did not, how long it took.
-    pub(super) fn load(&self, record: &TrialRecord) -> Multiples {
+    pub(super) fn load(&self, record: &TrialRecord, is_measured: bool) -> Multiples {
         let mut of = Multiples { title: "Load".to_owned(), charts: Vec::new(), quiet: Vec::new() };
         self.throughput(&mut of);
-        self.failures(&mut of);
+        // Of a program's load only its requests are known.
+        if is_measured {
+            self.failures(&mut of);
+        } else {
+            of.quiet.push("Failures, requests in flight and connections: not measured.".to_owned());
+        }
         of.charts.extend(self.response_times());
         of.charts.extend(self.heat(record));
-        self.in_flight(&mut of);
+        if is_measured {
+            self.in_flight(&mut of);
+        }
         of
     }
 

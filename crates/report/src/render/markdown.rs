@@ -198,23 +198,17 @@ fn chart(out: &mut String, chart: &Chart) {
         }
         return;
     }
-    let _ = writeln!(out, "| | over time | least | mean | most |\n|---|---|---:|---:|---:|");
+    let _ = writeln!(out, "| | over time | least | most |\n|---|---|---:|---:|");
     for line in &chart.lines {
         let value = |v: f64| figures::value(Value::Known(v), chart.unit);
         match line_figures(line) {
             Some(f) if !line.limit => {
                 let spark = sparkline(&thinned(&line.values, SPARK));
-                let _ = writeln!(
-                    out,
-                    "| {} | {spark} | {} | {} | {} |",
-                    cell(&line.name),
-                    value(f.min),
-                    value(f.mean),
-                    value(f.max)
-                );
+                let _ =
+                    writeln!(out, "| {} | {spark} | {} | {} |", cell(&line.name), value(f.min), value(f.max));
             }
             _ => {
-                let _ = writeln!(out, "| {} | | | | |", cell(&line.name));
+                let _ = writeln!(out, "| {} | | | |", cell(&line.name));
             }
         }
     }

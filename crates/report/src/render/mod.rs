@@ -28,7 +28,6 @@ pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
 /// A line of a chart in figures: smallest, mean and largest.
 struct LineFigures {
     min: f64,
-    mean: f64,
     max: f64,
 }
 
@@ -39,7 +38,6 @@ fn line_figures(line: &Line) -> Option<LineFigures> {
     }
     Some(LineFigures {
         min: known.iter().copied().fold(f64::INFINITY, f64::min),
-        mean: known.iter().sum::<f64>() / known.len() as f64,
         max: known.iter().copied().fold(f64::NEG_INFINITY, f64::max),
     })
 }

@@ -469,13 +469,17 @@ impl ReadyLoad {
             counts: counts.clone(),
         });
         let lost = crew.losses(self.order.load);
+        let mut missing = vec![0; slots];
         let losses = lost.iter().enumerate().map(|(number, loss)| {
             // From the last report of one that had the part later, that one's loss counts.
             let later = lost[number + 1..].iter().find(|later| later.slot == loss.slot);
-            let (lost, to_ns) = (loss, loss.joined_ns.unwrap_or(ended_ns));
+            let to_ns = loss.joined_ns.unwrap_or(ended_ns);
             let to_ns = later.map_or(to_ns, |later| later.until_ns.min(to_ns));
-            let part = self.part(spec, lost.slot);
-            Loss { lost: lost.clone(), not_offered: part.and_then(|p| not_offered(&p, lost, origin, to_ns)) }
+            let part = self.part(spec, loss.slot);
+            let before = &mut missing[loss.slot];
+            let not_offered = part.and_then(|part| not_offered(&part, loss, *before, origin, to_ns));
+            *before += not_offered.map_or(0, |(_, most)| most);
+            Loss { lost: loss.clone(), not_offered }
         });
         Sent { outcome, trouble: sending.ending.trouble, parts: parts.collect(), losses: losses.collect() }
     }
@@ -491,17 +495,26 @@ impl ReadyLoad {
 /// An agent that does not hear of its coordinator sends nothing after this.
 const DEAD_MAN_NS: u64 = super::agent::DEAD_MAN_NS;
 
-/// How many requests of a part nobody sent from the last report of its lost agent up to `to_ns`, on the load's clock: at
-/// least, and at most. What the agent sent after its last report is unknown: until its connection was found to be gone, else
-/// until it must have noticed that it hears of nobody.
-fn not_offered(part: &LoadSpec, lost: &LostPart, origin: Origin, to_ns: u64) -> Option<(u64, u64)> {
-    let most = due_between(part, lost.until_ns..to_ns)?;
+/// How many requests of a part nobody sent until `to_ns`, on the load's clock, besides those that were missing `before`: at
+/// least, and at most. What the lost agent sent after its last report is unknown: until its connection was found to be gone,
+/// else until it must have noticed that it hears of nobody.
+///
+/// Which requests were missing is not known by their due times: what fell due at the end of its last report may have been
+/// noticed after it.
+fn not_offered(
+    part: &LoadSpec,
+    lost: &LostPart,
+    before: u64,
+    origin: Origin,
+    to_ns: u64,
+) -> Option<(u64, u64)> {
+    let most = due_between(part, 0..to_ns)?.saturating_sub(lost.due.saturating_add(before));
     // What came from it before may have been under way for a moment.
     let beat_ns = u64::try_from(BEAT.as_nanos()).unwrap_or(u64::MAX);
     let alive_ns = lost.gone_ns.unwrap_or(lost.seen_ns.saturating_add(DEAD_MAN_NS + 2 * beat_ns));
     let sent_until_ns = alive_ns.saturating_sub(origin.start_ns).max(lost.until_ns);
     let least = if sent_until_ns < to_ns { due_between(part, sent_until_ns..to_ns)? } else { 0 };
-    Some((least, most))
+    Some((least.min(most), most))
 }
 
 /// A load that is under way.

@@ -215,7 +215,9 @@ fn cpu_quota(cores: f64) -> Option<(u64, u64)> {
 /// The files of this machine's disks, as engines want them named.
 pub(crate) fn disk_files() -> Vec<String> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let names = entries.map(|e| e.file_name().to_string_lossy().replace('!', "/"));
+    // One without a number is a path to a disk that has another name, too.
+    let disks = entries.filter(|e| e.path().join("dev").exists());
+    let names = disks.map(|e| e.file_name().to_string_lossy().replace('!', "/"));
     names.filter(|name| is_disk(name)).map(|name| format!("/dev/{name}")).collect()
 }
 

@@ -147,8 +147,8 @@ impl Shared {
 
     fn look(&self, inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
         let component = || Component { inner: inner.clone() };
-        let is_limited = lock(&inner.life).limits.memory_bytes.is_some();
-        let kills = if is_limited { inner.group.oom_kills().unwrap_or(0) } else { 0 };
+        // Whoever set the limit: the plan, a Compose file, or who started loadlab in a container.
+        let kills = inner.group.oom_kills().unwrap_or(0);
         let mut life = lock(&inner.life);
         if kills > life.oom_kills {
             life.oom_kills = kills;

@@ -98,13 +98,29 @@ impl RunState {
 /// The folder of state files: `/run/loadlab` for root, else `$XDG_RUNTIME_DIR/loadlab` or `/tmp/loadlab-UID`.
 pub fn default_dir() -> PathBuf {
     let uid = rustix::process::geteuid();
-    if uid.is_root() {
+    // Root of a user namespace may be somebody else outside, to whom `/run` does not belong.
+    let owns_run = fs::symlink_metadata("/run").is_ok_and(|run| run.uid() == uid.as_raw());
+    if uid.is_root() && owns_run {
         return PathBuf::from("/run/loadlab");
     }
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
         Some(dir) => Path::new(&dir).join("loadlab"),
-        None => PathBuf::from(format!("/tmp/loadlab-{}", uid.as_raw())),
+        None => {
+            let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+            PathBuf::from(format!("/tmp/loadlab-{}", outer_id(&map, uid.as_raw())))
+        }
     }
+}
+
+/// What a user is called outside of this user namespace (`/proc/PID/uid_map`, user_namespaces(7)).
+fn outer_id(map: &str, uid: u32) -> u32 {
+    let of = |line: &str| {
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<u32>().ok());
+        let (inside, outside, length) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let at = uid.checked_sub(inside).filter(|at| *at < length)?;
+        outside.checked_add(at)
+    };
+    map.lines().find_map(of).unwrap_or(uid)
 }
 
 /// Makes the folder private, or checks that it is: whatever its files name gets killed and removed.
@@ -145,4 +161,19 @@ pub(crate) fn write_line(into: &mut impl Write, change: &Change) -> std::io::Res
     let mut line = serde_json::to_vec(change)?;
     line.push(b'\n');
     into.write_all(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_somebody_is_outside() {
+        let whole = "         0          0 4294967295\n";
+        assert_eq!((outer_id(whole, 0), outer_id(whole, 1000)), (0, 1000));
+        let mapped = "         0       1000          1\n";
+        assert_eq!((outer_id(mapped, 0), outer_id(mapped, 5)), (1000, 5));
+        let two = "0 1000 1\n1 100000 65536\n";
+        assert_eq!((outer_id(two, 0), outer_id(two, 3), outer_id("", 7)), (1000, 100_002, 7));
+    }
 }

@@ -38,6 +38,7 @@ use crate::ledger::{Ledger, clean};
 use crate::logs::LOG_LIMIT_BYTES;
 use crate::netns::Net;
 use crate::process::spawn::Spawner;
+use crate::process::{self, kill};
 use crate::spec::Unavailable;
 use crate::sync::lock;
 
@@ -275,6 +276,14 @@ impl System {
     fn remove(&self) -> Result<()> {
         let until_ns = clock::now_ns() + KILLED_NS;
         let mut results = Vec::new();
+        // What a probe's command left behind is in no cgroup of the run.
+        let mark = self.ledger.mark();
+        let own = std::process::id();
+        let left = || process::marked(&mark).iter().map(|stat| stat.pid).filter(|pid| *pid != own).collect();
+        if let Err(pids) = kill::kill_until_none(until_ns, left) {
+            let component = "what commands of the plan started".to_owned();
+            results.push(Err(Error::StillAlive { component, pids, waited_ns: KILLED_NS }));
+        }
         let (made, asked) = {
             let mut engine_state = lock(&self.engine_state);
             (std::mem::take(&mut engine_state.made), std::mem::take(&mut engine_state.asked))

@@ -109,7 +109,7 @@ fn read_values(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
     let mut checks = Checks::default();
     if let Some(node) = fields.get("header") {
         for entry in r.map(node, "a map of header fields") {
-            let expect = read_expect(r, entry).map(|e| as_text(e, &entry.value));
+            let expect = read_header(r, entry);
             checks.headers.extend(expect.map(|e| (entry.key.clone(), e)));
         }
     }
@@ -152,11 +152,14 @@ fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
 }
 
 /// Values of header fields are texts, whatever they look like.
-fn as_text(expect: Expect, node: &Node) -> Expect {
-    match (expect, &node.value) {
-        (Expect::Number(text), _) => Expect::Text(text),
-        (Expect::Bool(_) | Expect::Null, Value::Scalar(_, text)) => Expect::Text(text.clone()),
-        (other, _) => other,
+fn read_header(r: &mut Reader<'_>, entry: &Entry) -> Option<Expect> {
+    match &entry.value.value {
+        Value::Scalar(ScalarKind::Null, text) => Some(Expect::Text(text.clone())),
+        Value::Scalar(..) => match written(r, &entry.value) {
+            Some(written) => written.map(Expect::Written),
+            None => Some(Expect::Text(r.scalar(&entry.value, "a value")?.text)),
+        },
+        _ => read_expect(r, entry),
     }
 }
 

@@ -154,6 +154,14 @@ impl Events {
     /// Reads what there is.
     pub fn fetch(&mut self, mut each: impl FnMut(Record<'_>)) {
         let Events { rings, threads, lost, .. } = self;
+        // Who made a process is in the buffer of one core, and what the process did perhaps in that of another.
+        for ring in rings.values_mut() {
+            ring.look(|record| {
+                if let Record::Fork { .. } = record {
+                    each(record);
+                }
+            });
+        }
         for ring in rings.values_mut() {
             ring.read(|record| {
                 match record {

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// What a buffer holds, besides its first page: a power of two of pages. A sample with the longest stack has about a
-/// kilobyte.
-const DATA: usize = 64 * PAGE;
-const PAGE: usize = 4096;
+/// What a buffer holds, besides its first page: a power of two of pages, whether these have 4, 16 or 64 KiB. A sample with
+/// the longest stack has about a kilobyte.
+const DATA: usize = 256 << 10;
 /// Offsets in the first page (`struct perf_event_mmap_page`): how far the kernel has written, and how far was read.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
@@ -29,6 +28,8 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Ring {
     at: *mut u8,
+    /// The length of the first page: that of the machine's.
+    page: usize,
     kind: Kind,
     // Kept: the kernel writes to it for as long as this is open.
     event: OwnedFd,
@@ -98,12 +99,13 @@ impl Ring {
     /// The kernel's limit on such memory (`kernel.perf_event_mlock_kb`).
     #[expect(unsafe_code, reason = "the buffer is shared with the kernel")]
     pub fn of(event: OwnedFd, kind: Kind) -> io::Result<Ring> {
+        let page = rustix::param::page_size();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let at = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), PAGE + DATA, access, MapFlags::SHARED, event.as_fd(), 0)
+            rustix::mm::mmap(std::ptr::null_mut(), page + DATA, access, MapFlags::SHARED, event.as_fd(), 0)
         }?;
-        Ok(Ring { at: at.cast(), kind, event, record: Vec::new() })
+        Ok(Ring { at: at.cast(), page, kind, event, record: Vec::new() })
     }
 
     /// The event that it belongs to.
@@ -118,7 +120,17 @@ impl Ring {
     }
 
     /// Hands out what the kernel has written, and gives the room back.
-    pub fn read(&mut self, mut each: impl FnMut(Record<'_>)) {
+    pub fn read(&mut self, each: impl FnMut(Record<'_>)) {
+        let tail = self.walk(each);
+        self.position(TAIL).store(tail, Ordering::Release);
+    }
+
+    /// Hands out what the kernel has written, which [`Ring::read`] hands out again.
+    pub fn look(&mut self, each: impl FnMut(Record<'_>)) {
+        self.walk(each);
+    }
+
+    fn walk(&mut self, mut each: impl FnMut(Record<'_>)) -> u64 {
         let head = self.position(HEAD).load(Ordering::Acquire);
         let mut tail = self.position(TAIL).load(Ordering::Relaxed);
         let mut record = std::mem::take(&mut self.record);
@@ -139,7 +151,7 @@ impl Ring {
             tail += size as u64;
         }
         self.record = record;
-        self.position(TAIL).store(tail, Ordering::Release);
+        tail
     }
 
     /// Bytes from a position on, which may wrap around.
@@ -150,8 +162,8 @@ impl Ring {
         let (first, second) = to.split_at_mut(before_end);
         // SAFETY: both parts lie within the buffer, whose bytes the kernel leaves alone until they are given back.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.at.add(PAGE + at), first.as_mut_ptr(), first.len());
-            std::ptr::copy_nonoverlapping(self.at.add(PAGE), second.as_mut_ptr(), second.len());
+            std::ptr::copy_nonoverlapping(self.at.add(self.page + at), first.as_mut_ptr(), first.len());
+            std::ptr::copy_nonoverlapping(self.at.add(self.page), second.as_mut_ptr(), second.len());
         }
     }
 }
@@ -160,7 +172,7 @@ impl Drop for Ring {
     #[expect(unsafe_code, reason = "the buffer is shared with the kernel")]
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's, and nothing of it outlives it.
-        let _ = unsafe { rustix::mm::munmap(self.at.cast(), PAGE + DATA) };
+        let _ = unsafe { rustix::mm::munmap(self.at.cast(), self.page + DATA) };
     }
 }
 

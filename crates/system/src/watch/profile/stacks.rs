@@ -74,7 +74,8 @@ impl Stacks {
     /// A process was created by another, and belongs to the same component.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         if let Some(place) = self.of_process.get(&parent).copied() {
-            self.of_process.entry(pid).or_insert(place);
+            // The number may have been another's before.
+            self.of_process.insert(pid, place);
         }
     }
 
