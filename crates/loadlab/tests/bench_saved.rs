@@ -210,8 +210,8 @@ fn find_sends_what_bench_sends() {
         refused.expect(2, &[&format!("`{}` is for plans", option[0])]);
     }
     // Every URL that `bench` takes.
-    for url in ["unix:/nowhere/app.sock:/", "HTTP://127.0.0.1:1/"] {
-        let search = ["--expect", "errors == 0", "--users", "1..2", "--out", "url"];
+    for (url, out) in [("unix:/nowhere/app.sock:/", "socket"), ("HTTP://127.0.0.1:1/", "upper")] {
+        let search = ["--expect", "errors == 0", "--users", "1..2", "--out", out];
         lab.loadlab(&[&["find", url][..], &search].concat()).expect(5, &["cannot connect"]);
     }
 }
