@@ -815,6 +815,16 @@ fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
     let mut slow = made(40, 160, 4, &[("edge", QUIET), ("db", QUIET)]);
     slow.summary.load.model = "open".into();
     slow.check(&[(LimitedConcurrency, None)]);
+    // Of a short load what was under way at its end is missing, however fast it is answered: not what piled up.
+    let short = |ok_per_s: f64, after: u64| {
+        let mut short = made(8, 150, 140, &[("edge", QUIET), ("db", QUIET)]);
+        short.summary.load.model = "open".into();
+        (short.summary.rate_per_s.ok, short.summary.stragglers.ok) = (ok_per_s, after);
+        short.suspects()[0].kind
+    };
+    assert_eq!(short(52.5, 8), Nothing);
+    assert_ne!(short(52.5, 0), Nothing);
+    assert_ne!(short(50.0, 33), Nothing);
 }
 
 /// Idle connections of a pool are no requests.

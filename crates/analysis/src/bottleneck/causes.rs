@@ -156,21 +156,23 @@ const FEW_WAIT: f64 = 0.1;
 /// all of their time.
 pub fn keeps_up(trial: &TrialData<'_>) -> bool {
     let s = trial.summary;
-    // What was due at the end is answered after it, however fast.
-    let answered_per_s = s.rate_per_s.ok + late_per_s(s);
+    // Of few requests the mean stands for the median.
+    let middle_ms = s.response_ms.p50.or(s.response_ms.mean);
+    let answered_per_s = s.rate_per_s.ok + under_way_per_s(s, middle_ms.unwrap_or(0.0));
     let is_answered =
         s.load.model == "open" && answered_per_s >= 0.99 * s.rate_per_s.due && s.rate_per_s.due > 0.0;
-    // Of few requests the mean stands for the median.
-    let middle = s.response_ms.p50.or(s.response_ms.mean);
-    let is_slow =
-        middle.zip(s.response_ms.min).is_none_or(|(middle, min)| middle > 5.0 * min && middle > 5.0);
+    let is_slow = middle_ms
+        .zip(s.response_ms.min)
+        .is_none_or(|(middle_ms, min_ms)| middle_ms > 5.0 * min_ms && middle_ms > 5.0);
     (is_answered || is_pausing(trial)) && !is_slow
 }
 
-/// Requests a second of the window that were answered well after it.
-fn late_per_s(s: &Summary) -> f64 {
+/// What was under way when the window ended and was answered then, per second of the window: no more than are under way at
+/// any time, since a backlog is worked off after the end, too.
+fn under_way_per_s(s: &Summary, middle_ms: f64) -> f64 {
     let length_s = s.window.to_s - s.window.from_s;
-    if length_s > 0.0 { s.stragglers.ok as f64 / length_s } else { 0.0 }
+    let usual = (s.rate_per_s.due * middle_ms / 1e3).ceil();
+    if length_s > 0.0 { usual.min(s.stragglers.ok as f64) / length_s } else { 0.0 }
 }
 
 /// Users pause for nearly all of their time.
