@@ -233,6 +233,14 @@ fn what_is_expected_of_a_tag_goes_with_the_tag() {
     let left: Vec<&str> = some.expressions().iter().map(|e| e.text.as_str()).collect();
     assert_eq!(left, ["tag.page.p99 < 1s", "errors == 0"]);
     assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is ignored: `--tags` excludes its tag"]);
+    // Also if it has a name of its own, however far from the tag.
+    let figures = "figures: { slowest api: tag.api.max, both: \"'slowest api' + p50\", all: max }\n";
+    let expect = "expect: [ \"both < 1s\", \"all < 1s\" ]\n";
+    let text = format!("{}{figures}{expect}", text.split_once("expect:").expect("it expects something").0);
+    let some = Plan::parse("plan.yaml", &text, &options).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let left: Vec<&str> = some.cases()[0].expect.iter().map(|e| e.text.as_str()).collect();
+    let named: Vec<&str> = some.cases()[0].figures.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!((left, named), (vec!["all < 1s"], vec!["all"]));
 }
 
 /// Which load a search varies does not depend on how many are left.

@@ -13,6 +13,7 @@ use loadlab_record::manifest::{CommitFacts, Manifest, RunEnded, short_commit};
 use loadlab_record::summary::{Ended, Verdict};
 use serde_json::{Value as Json, json};
 
+use crate::compose::numeric::{HOLLOW, height};
 use crate::compose::{ranged, worst};
 use crate::document::{Block, Cell, Document, Fact, Point, Section, Table, Weight};
 use crate::figures;
@@ -242,18 +243,23 @@ struct Change {
 /// Where a figure of a case changed for good, if so many cases and figures are looked at. Runs that did not measure it, or
 /// cannot be trusted, are passed over.
 fn changes_of(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, looked_at: usize) -> Vec<Change> {
-    let scale = if metric.unit == Unit::Share { Scale::Difference } else { Scale::Ratio };
     let is_whole = |case: &CaseFindings<'_>| {
         let mut trials = case.summaries();
         trials.any(|s| s.verdict != Verdict::Invalid && matches!(s.ended, Ended::Complete | Ended::Stopped))
     };
-    let value = |case: &CaseFindings<'_>| {
-        let value = case.spread(metric).median.known().filter(|_| is_whole(case))?;
-        let value = if scale == Scale::Ratio { value.ln() } else { value };
-        value.is_finite().then_some(value)
+    // What is known only from below is at least that much.
+    let value = |case: &CaseFindings<'_>| match case.spread(metric).median {
+        Value::Known(value) | Value::Over(value) if is_whole(case) && value.is_finite() => Some(value),
+        _ => None,
     };
-    let known: Vec<(usize, f64)> =
+    let mut known: Vec<(usize, f64)> =
         of.iter().enumerate().filter_map(|(place, (_, case))| Some((place, value(case)?))).collect();
+    // A count that is zero at times has no ratio.
+    let has_ratios = metric.unit != Unit::Share && known.iter().all(|(_, value)| *value > 0.0);
+    let scale = if has_ratios { Scale::Ratio } else { Scale::Difference };
+    if scale == Scale::Ratio {
+        known.iter_mut().for_each(|(_, value)| *value = value.ln());
+    }
     let values: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
     let level = CHANGE_LEVEL / looked_at.max(1) as f64;
     let found = change_points(&values, level, CHANGE_SEED);
@@ -272,7 +278,13 @@ fn changes_words(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: 
             Scale::Ratio => {
                 (from.exp(), to.exp(), format!("{} ×", figures::number(figures::round((to - from).exp(), 3))))
             }
-            Scale::Difference => (from, to, format!("{:+} points", figures::round((to - from) * 100.0, 2))),
+            Scale::Difference if metric.unit == Unit::Share => {
+                (from, to, format!("{:+} points", figures::round((to - from) * 100.0, 2)))
+            }
+            Scale::Difference => {
+                let by = figures::value(Value::Known((to - from).abs()), metric.unit);
+                (from, to, format!("{} {by}", if to > from { "up" } else { "down" }))
+            }
         };
         let direction = match (metric.better(), to > from) {
             (Better::Neither, _) => "",
@@ -468,7 +480,7 @@ fn trend_blocks(
 }
 
 fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[Change]) -> Plane {
-    let around = |case: &CaseFindings<'_>| Around::over(&case.spread(metric));
+    let around = |case: &CaseFindings<'_>| height(&case.spread(metric)).map(|(around, _)| around);
     let spot = |(i, (run, case)): (usize, &(&Listed, &CaseFindings<'_>))| {
         let verdict = verdict_cell(run.run.manifest.how, case.verdict);
         // Results that hold, or were not judged, need no words.
@@ -476,12 +488,13 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[
             Weight::Bad | Weight::Doubtful => format!(", {}", verdict.text),
             Weight::Plain | Weight::Good => String::new(),
         };
+        let (up, is_open) = height(&case.spread(metric))?;
         Some(Spot {
             name: format!("{}{doubted}", run.name),
             label: None,
             across: Around::exact(i as f64),
-            up: around(case)?,
-            is_open: false,
+            up,
+            is_open,
             verdict: case.verdict,
             section: None,
         })
@@ -500,21 +513,18 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric, changes: &[
     // The year is the same for most, and the minute distinguishes runs of one day.
     let label = |run: &Listed| started(&run.run.manifest).get(5..).unwrap_or_default().to_owned();
     let names = of.iter().enumerate().map(|(i, (run, _))| (i as f64, label(run))).collect();
+    let spots: Vec<Spot> = of.iter().enumerate().filter_map(spot).collect();
+    let note = spots.iter().any(|spot| spot.is_open).then(|| HOLLOW.to_owned());
     Plane {
         title: format!("{name} by run"),
         across: Axis { names, ..Axis::of("runs", Unit::Count, false) },
         up: Axis::of(&name, metric.unit, false),
-        groups: vec![Group {
-            name,
-            colour: crate::colour::Colour::Nth(0),
-            joined: true,
-            spots: of.iter().enumerate().filter_map(spot).collect(),
-        }],
+        groups: vec![Group { name, colour: crate::colour::Colour::Nth(0), joined: true, spots }],
         curves: Vec::new(),
         marks: changes.iter().map(mark).collect(),
         heights: of.iter().filter_map(baseline).collect(),
         behind: "the table below".into(),
-        note: None,
+        note,
     }
 }
 

@@ -165,6 +165,35 @@ fn history() -> Vec<Listed> {
     (11..=22).rev().map(of).collect()
 }
 
+/// A figure that is known only from below, and one that was zero, change as well, and are drawn.
+#[test]
+fn a_change_is_found_however_far_it_goes() {
+    let mut runs = history();
+    for (place, listed) in runs.iter_mut().enumerate() {
+        change(listed, |run| {
+            let trials = run.cases.iter_mut().flat_map(|case| &mut case.trials);
+            for summary in trials.filter_map(|trial| trial.summary.as_mut()) {
+                summary.drain_s = Some(if place < 5 { 5.0 } else { 0.0 });
+                if place < 5 {
+                    summary.response_ms.p50 = None;
+                    summary.response_ms.over_ms.insert("p50".to_owned(), 30_000.0);
+                }
+            }
+        });
+    }
+    let [p50, drain] = ["p50", "drain"].map(|name| named(name).expect("a figure"));
+    let text = trend_text(&runs, &[p50.clone(), drain], &|_| true, 200, false);
+    let changed: Vec<&str> = text.lines().filter(|line| line.contains("changed at")).collect();
+    assert_eq!(changed.len(), 2, "{text}");
+    assert!(changed.iter().all(|line| line.contains(" at checkout-20261118-093000: ")), "{text}");
+    assert!(changed[1].contains("(up 5.00 s, worse; p = "), "{text}");
+    let page = html(&trend(&runs, &[p50], &|_| true));
+    assert!(
+        page.contains("Hollow: at least this; the true value may be higher."),
+        "hollow points are explained"
+    );
+}
+
 #[test]
 fn a_change_for_good_is_found_with_its_commit() {
     let p50 = named("p50").expect("a figure");

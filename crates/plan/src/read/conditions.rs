@@ -2,7 +2,7 @@
 //! `record`'s; here each is checked against the names that this plan defines (components, probes, tags, numbers), and
 //! mistakes are reported at their place in the plan.
 
-use loadlab_record::expr::{self, Expr, ExprError};
+use loadlab_record::expr::{self, Expr, ExprError, Sum};
 
 use crate::keys;
 use crate::model::spec::{Case, DrainSpec, Expression, FigureSpec, FindSpec, LoadSpec, Purpose, SystemSpec};
@@ -108,13 +108,27 @@ fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
 /// Removes expectations about tags that `--tags` left out of a case; a remark for each.
 pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
     let series = load::series(&case.loads);
-    let left_out = |text: &str| {
-        let names = Expr::parse(text).map(|e| e.names()).unwrap_or_default();
-        names.iter().filter_map(|n| n.text.strip_prefix("tag.")).any(|rest| {
+    let is_left_out = |name: &str| {
+        name.strip_prefix("tag.").is_some_and(|rest| {
             !series.iter().any(|t| rest.strip_prefix(t.as_str()).is_some_and(|after| after.starts_with('.')))
         })
     };
     let mut notes = Vec::new();
+    // Figures use those before them.
+    let mut gone: Vec<String> = Vec::new();
+    case.figures.retain(|figure| {
+        let names = Sum::parse(&figure.value).map(|sum| sum.names()).unwrap_or_default();
+        let out = names.iter().any(|name| is_left_out(&name.text) || gone.contains(&name.text));
+        if out {
+            notes.push(format!("figure `{}` is ignored: `--tags` excludes its tag", figure.name));
+            gone.push(figure.name.clone());
+        }
+        !out
+    });
+    let left_out = |text: &str| {
+        let names = Expr::parse(text).map(|e| e.names()).unwrap_or_default();
+        names.iter().any(|name| is_left_out(&name.text) || gone.contains(&name.text))
+    };
     let searched = case.find.as_mut().map(|find| &mut find.expect);
     for list in [&mut case.expect, &mut case.stop_when].into_iter().chain(searched) {
         list.retain(|e| {

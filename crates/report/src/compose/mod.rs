@@ -15,7 +15,7 @@ mod differences;
 mod load_charts;
 mod made;
 mod marks;
-mod numeric;
+pub(crate) mod numeric;
 mod one_trial;
 mod profile;
 mod quiet;

@@ -253,7 +253,7 @@ impl Matrix<'_> {
 
 /// The position of a figure, with its range over trials, or the interval of its estimate; and whether it is only a
 /// lower bound.
-fn height(spread: &Spread) -> Option<(Around, bool)> {
+pub(crate) fn height(spread: &Spread) -> Option<(Around, bool)> {
     let finite = |v: f64| v.is_finite().then_some(v);
     let (value, low, high, is_open) = match spread.median {
         Value::Known(v) | Value::Over(v) => {
@@ -288,6 +288,9 @@ fn same(planes: &[Plane]) -> Option<(f64, f64)> {
     (most - least <= NOISE * most.abs() && !spots().any(|s| s.is_open)).then_some((least, most))
 }
 
+/// The meaning of a point whose value is a lower bound.
+pub(crate) const HOLLOW: &str = "Hollow: at least this; the true value may be higher.";
+
 /// The meaning of the signs at points, for those that occur.
 fn described_signs(planes: &[Plane]) -> Vec<String> {
     let any =
@@ -297,7 +300,7 @@ fn described_signs(planes: &[Plane]) -> Vec<String> {
             any(&|s| s.up.low < s.up.high),
             "Lines at points: the range over trials, or the interval of an estimate.",
         ),
-        (any(&|s| s.is_open), "Hollow: at least this; the true value may be higher."),
+        (any(&|s| s.is_open), HOLLOW),
         (
             any(&|s| matches!(s.verdict, Verdict::Fail | Verdict::Invalid)),
             "Red ring: the case failed or is invalid.",
