@@ -21,6 +21,9 @@ pub struct Crew {
     loads: BTreeMap<u64, Load>,
     /// Since when nobody can be heard, because the coordinator has no connection.
     deaf_since_ns: Option<u64>,
+    /// When the coordinator said what it has heard of itself last, by way of the server. Agents that were silent since then
+    /// may have spoken: the server, or the coordinator itself, has not got round to it.
+    heard_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -92,7 +95,12 @@ pub enum Readiness {
 impl Crew {
     /// Of this many agents, none of which is here yet.
     pub fn new(slots: usize) -> Self {
-        Crew { members: vec![Member::default(); slots], loads: BTreeMap::new(), deaf_since_ns: None }
+        Crew {
+            members: vec![Member::default(); slots],
+            loads: BTreeMap::new(),
+            deaf_since_ns: None,
+            heard_ns: None,
+        }
     }
 
     /// How many slots there are.
@@ -126,16 +134,27 @@ impl Crew {
     /// The coordinator has a connection, or has none: then silence says nothing about agents.
     pub fn connected(&mut self, is_connected: bool, now_ns: u64) {
         if is_connected {
-            self.deaf_since_ns = None;
+            // From now on it can hear itself again.
+            if self.deaf_since_ns.take().is_some() && self.heard_ns.is_some() {
+                self.heard(now_ns);
+            }
         } else {
             self.deaf_since_ns.get_or_insert(now_ns);
             self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
         }
     }
 
-    /// For how long the coordinator has had no connection.
+    /// The coordinator hears itself: it said this then.
+    pub fn heard(&mut self, said_ns: u64) {
+        self.heard_ns = self.heard_ns.max(Some(said_ns));
+    }
+
+    /// For how long the coordinator has had no connection, or has not heard itself.
     pub fn deaf_for_ns(&self, now_ns: u64) -> u64 {
-        self.deaf_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+        let since_ns = self
+            .deaf_since_ns
+            .or(self.heard_ns.filter(|heard_ns| now_ns.saturating_sub(*heard_ns) > LOST_NS));
+        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
     /// Slots without an agent.
@@ -282,7 +301,8 @@ impl Crew {
     }
 
     fn is_silent(&self, slot: usize, now_ns: u64) -> bool {
-        self.members.get(slot).is_none_or(|member| now_ns.saturating_sub(member.seen_ns) > LOST_NS)
+        let until_ns = self.heard_ns.map_or(now_ns, |heard_ns| heard_ns.min(now_ns));
+        self.members.get(slot).is_none_or(|member| until_ns.saturating_sub(member.seen_ns) > LOST_NS)
     }
 
     /// A slot's agent is given up: another may take the slot, and follows orders from this one on. What it reports from now
@@ -466,6 +486,27 @@ mod tests {
         assert_eq!(crew.damage(3), None);
         crew.answered(1, 0, Answer { load: 3, ready: Err("the disk is full".into()), joins_ns: None });
         assert_eq!(crew.damage(3), Some("agent nobody (slot 1): the disk is full"));
+    }
+
+    /// All are silent while the server stands still, or the coordinator: what they said is still to come.
+    #[test]
+    fn nobody_is_lost_while_the_coordinator_does_not_hear_itself() {
+        let mut crew = Crew::new(1);
+        crew.claim(0, 0, claim("a"), 0);
+        crew.ordered(0, 0);
+        crew.heard(LOST_NS);
+        assert_eq!((crew.lost(0, 9 * LOST_NS), crew.deaf_for_ns(9 * LOST_NS)), (vec![], 8 * LOST_NS));
+        // In order with the agent's heartbeats, if it sent any.
+        crew.seen(0, 0, 2 * LOST_NS);
+        crew.heard(3 * LOST_NS);
+        assert_eq!(crew.lost(0, 9 * LOST_NS), [] as [usize; 0]);
+        crew.heard(3 * LOST_NS + 1);
+        crew.heard(3 * LOST_NS);
+        assert_eq!(crew.lost(0, 9 * LOST_NS), [0]);
+        // A connection that is back begins anew.
+        crew.connected(false, 10 * LOST_NS);
+        crew.connected(true, 11 * LOST_NS);
+        assert_eq!((crew.lost(0, 11 * LOST_NS), crew.deaf_for_ns(11 * LOST_NS)), (vec![], 0));
     }
 
     #[test]

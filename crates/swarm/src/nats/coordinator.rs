@@ -757,7 +757,7 @@ impl Talk<'_> {
         };
         tokio::select! {
             () = give(context, subjects, offer, queue) => {}
-            () = announce(client, offer, files, shared) => {}
+            () = announce(client, subjects, offer, files, shared) => {}
             () = hear(client, subjects, shared) => {}
             () = look_for_gone(client, subjects, shared) => {}
             () = tell_time(client, subjects) => {}
@@ -790,12 +790,19 @@ async fn give(
 }
 
 /// Announces the run every second: agents that come later join it, and all see that the coordinator lives.
-async fn announce(client: &Client, offer: &RunOffer, files: &[FileOffer], shared: &Shared) {
+async fn announce(
+    client: &Client,
+    subjects: &Subjects,
+    offer: &RunOffer,
+    files: &[FileOffer],
+    shared: &Shared,
+) {
     let mut beat = tokio::time::interval(BEAT);
     loop {
         beat.tick().await;
         let is_connected = client.connection_state() == State::Connected;
         shared.change(|crew| crew.connected(is_connected, now_ns()));
+        let _ = client.publish(subjects.echo(), now_ns().to_string().into()).await;
         let sealed = offer.announced(shared.crew().open(), files);
         // While the server is gone nobody hears it.
         let _ = client.publish(ANNOUNCED, sealed.into()).await;
@@ -807,6 +814,11 @@ async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) {
     loop {
         if let Ok(mut beats) = client.subscribe(subjects.heartbeats()).await {
             while let Some(beat) = beats.next().await {
+                if *beat.subject == *subjects.echo() {
+                    let said_ns = std::str::from_utf8(&beat.payload).ok().and_then(|text| text.parse().ok());
+                    shared.change(|crew| said_ns.into_iter().for_each(|said_ns| crew.heard(said_ns)));
+                    continue;
+                }
                 let mut numbers = beat.subject.rsplit('.');
                 let epoch = numbers.next().and_then(|epoch| epoch.parse().ok());
                 let slot = numbers.next().and_then(|slot| slot.parse().ok());

@@ -194,6 +194,11 @@ impl Subjects {
         format!("loadlab.{}.heartbeat.{slot}.{epoch}", self.run)
     }
 
+    /// What the coordinator says to itself, in order with the heartbeats of agents.
+    fn echo(&self) -> String {
+        format!("loadlab.{}.heartbeat.coordinator.0", self.run)
+    }
+
     fn heartbeats(&self) -> String {
         format!("loadlab.{}.heartbeat.*.*", self.run)
     }
