@@ -330,6 +330,25 @@ fn a_nats_server_that_is_killed_and_started_again() {
     assert_eq!(found, [Some(600), Some(0), Some(0)], "{}", summary["loss"]);
 }
 
+/// One that stands still says nothing of any agent: none of them is lost, and nothing of the load is.
+#[test]
+fn a_nats_server_that_stands_still() {
+    let lab = Lab::new();
+    let nats = Nats::start(&lab);
+    let (_agents, running) = under_way(&lab, &nats, "  rate: 100\n  duration: 14s\n", &[]);
+    let pid = Pid::from_raw(nats.child.id().cast_signed()).expect("a number");
+    kill_process(pid, Signal::STOP).expect("it can be stopped");
+    hold_back(Duration::from_secs(8));
+    kill_process(pid, Signal::CONT).expect("it can go on");
+    let ran = running.end();
+    let summary = lab.record().summary("default", 1);
+    ran.expect_however_busy(std::slice::from_ref(&summary), false);
+    assert_eq!(summary["ended"], "complete", "{}", ran.err);
+    let requests = &summary["requests"];
+    assert_eq!((&requests["due"], &requests["ok"]), (&1400.into(), &1400.into()), "{requests}");
+    assert_eq!(summary["probes"]["posted"]["last"], 1400.0);
+}
+
 /// One that stays away keeps nobody from ending the run.
 #[test]
 fn a_nats_server_that_stays_away() {
