@@ -21,9 +21,9 @@ pub struct Crew {
     loads: BTreeMap<u64, Load>,
     /// Since when nobody can be heard, because the coordinator has no connection.
     deaf_since_ns: Option<u64>,
-    /// When the coordinator said what it has heard of itself last, by way of the server. Agents that were silent since then
-    /// may have spoken: the server, or the coordinator itself, has not got round to it.
-    heard_ns: Option<u64>,
+    /// When the coordinator said what it has heard of itself last, by way of the server, and when it heard that. Agents that
+    /// were silent since then may have spoken: the server, or the coordinator itself, has not got round to it.
+    heard_ns: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -136,7 +136,7 @@ impl Crew {
         if is_connected {
             // From now on it can hear itself again.
             if self.deaf_since_ns.take().is_some() && self.heard_ns.is_some() {
-                self.heard(now_ns);
+                self.heard(now_ns, now_ns);
             }
         } else {
             self.deaf_since_ns.get_or_insert(now_ns);
@@ -145,16 +145,20 @@ impl Crew {
     }
 
     /// The coordinator hears itself: it said this then.
-    pub fn heard(&mut self, said_ns: u64) {
-        self.heard_ns = self.heard_ns.max(Some(said_ns));
+    pub fn heard(&mut self, said_ns: u64, now_ns: u64) {
+        let (before_ns, at_ns) = self.heard_ns.unwrap_or((said_ns, now_ns));
+        // What agents said meanwhile comes in any order with what it said itself.
+        if now_ns.saturating_sub(at_ns) > QUIET_NS {
+            self.members.iter_mut().for_each(|member| member.seen_ns = member.seen_ns.max(now_ns));
+        }
+        self.heard_ns = Some((said_ns.max(before_ns), now_ns));
     }
 
     /// For how long the coordinator has had no connection, or has not heard itself.
     pub fn deaf_for_ns(&self, now_ns: u64) -> u64 {
-        let since_ns = self
-            .deaf_since_ns
-            .or(self.heard_ns.filter(|heard_ns| now_ns.saturating_sub(*heard_ns) > LOST_NS));
-        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+        let unheard = self.heard_ns.map(|(_, at_ns)| at_ns);
+        let unheard = unheard.filter(|at_ns| now_ns.saturating_sub(*at_ns) > LOST_NS);
+        self.deaf_since_ns.or(unheard).map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
     /// Slots without an agent.
@@ -301,7 +305,7 @@ impl Crew {
     }
 
     fn is_silent(&self, slot: usize, now_ns: u64) -> bool {
-        let until_ns = self.heard_ns.map_or(now_ns, |heard_ns| heard_ns.min(now_ns));
+        let until_ns = self.heard_ns.map_or(now_ns, |(said_ns, _)| said_ns.min(now_ns));
         self.members.get(slot).is_none_or(|member| until_ns.saturating_sub(member.seen_ns) > LOST_NS)
     }
 
@@ -494,19 +498,25 @@ mod tests {
         let mut crew = Crew::new(1);
         crew.claim(0, 0, claim("a"), 0);
         crew.ordered(0, 0);
-        crew.heard(LOST_NS);
+        crew.heard(LOST_NS, LOST_NS);
         assert_eq!((crew.lost(0, 9 * LOST_NS), crew.deaf_for_ns(9 * LOST_NS)), (vec![], 8 * LOST_NS));
-        // In order with the agent's heartbeats, if it sent any.
-        crew.seen(0, 0, 2 * LOST_NS);
-        crew.heard(3 * LOST_NS);
-        assert_eq!(crew.lost(0, 9 * LOST_NS), [] as [usize; 0]);
-        crew.heard(3 * LOST_NS + 1);
-        crew.heard(3 * LOST_NS);
-        assert_eq!(crew.lost(0, 9 * LOST_NS), [0]);
+        // All that it said meanwhile comes before anything of the agent, which has a moment from then on.
+        for said_ns in [2, 4, 8].map(|times| times * LOST_NS) {
+            crew.heard(said_ns, 9 * LOST_NS);
+            assert_eq!((crew.lost(0, 9 * LOST_NS), crew.deaf_for_ns(9 * LOST_NS)), (vec![], 0));
+        }
+        let mut now_ns = 9 * LOST_NS;
+        while now_ns < 10 * LOST_NS {
+            now_ns += QUIET_NS / 2;
+            crew.heard(now_ns, now_ns);
+            assert_eq!(crew.lost(0, now_ns), if now_ns > 10 * LOST_NS { vec![0] } else { vec![] });
+        }
+        crew.heard(10 * LOST_NS + 1, now_ns);
+        assert_eq!(crew.lost(0, now_ns + 2), [0]);
         // A connection that is back begins anew.
-        crew.connected(false, 10 * LOST_NS);
-        crew.connected(true, 11 * LOST_NS);
-        assert_eq!((crew.lost(0, 11 * LOST_NS), crew.deaf_for_ns(11 * LOST_NS)), (vec![], 0));
+        crew.connected(false, 20 * LOST_NS);
+        crew.connected(true, 21 * LOST_NS);
+        assert_eq!((crew.lost(0, 21 * LOST_NS), crew.deaf_for_ns(21 * LOST_NS)), (vec![], 0));
     }
 
     #[test]

@@ -816,7 +816,8 @@ async fn hear(client: &Client, subjects: &Subjects, shared: &Shared) {
             while let Some(beat) = beats.next().await {
                 if *beat.subject == *subjects.echo() {
                     let said_ns = std::str::from_utf8(&beat.payload).ok().and_then(|text| text.parse().ok());
-                    shared.change(|crew| said_ns.into_iter().for_each(|said_ns| crew.heard(said_ns)));
+                    shared
+                        .change(|crew| said_ns.into_iter().for_each(|said_ns| crew.heard(said_ns, now_ns())));
                     continue;
                 }
                 let mut numbers = beat.subject.rsplit('.');
