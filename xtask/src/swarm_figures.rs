@@ -32,6 +32,8 @@ const PAIRS: usize = 8;
 const EACH: &str = "5s";
 /// How long after its end a second may be merged.
 const LATEST_S: f64 = 1.0;
+/// How often it is looked whether a second is merged.
+const OFTEN: Duration = Duration::from_millis(10);
 /// The longest any command here takes.
 const LONGEST: Duration = Duration::from_secs(300);
 const QUICK: Duration = Duration::from_secs(20);
@@ -185,24 +187,21 @@ impl Lab {
     }
 
     /// How long after their ends seconds are in the record, while a load is sent: by what nginx has counted more by then.
-    #[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
     fn late(&self, server: &Server, before: u64, is_over: &AtomicBool) -> Result<Vec<f64>> {
         let ticks = self.dir.join("record/cases/default/1/ticks.jsonl");
         let (mut late, mut known) = (Vec::new(), 0);
-        while !is_over.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(10));
+        sooner_or_later("the end of the load", (LONGEST, OFTEN), || {
             let text = fs::read_to_string(&ticks).unwrap_or_default();
             let whole: Vec<Value> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
             // The last ones come when the load is over.
-            if whole.len() <= known || whole.len() as u64 >= LENGTH_S {
-                known = whole.len();
-                continue;
+            if whole.len() > known && (whole.len() as u64) < LENGTH_S {
+                let counted = server.counts()?.0 - before - 1 - late.len() as u64;
+                let merged: u64 = whole.iter().filter_map(|tick| tick["ok"].as_u64()).sum();
+                late.push(counted.saturating_sub(merged) as f64 / RATE as f64);
             }
             known = whole.len();
-            let counted = server.counts()?.0 - before - 1 - late.len() as u64;
-            let merged: u64 = whole.iter().filter_map(|tick| tick["ok"].as_u64()).sum();
-            late.push(counted.saturating_sub(merged) as f64 / RATE as f64);
-        }
+            Ok(is_over.load(Ordering::Relaxed).then_some(()))
+        })?;
         Ok(late)
     }
 

@@ -294,12 +294,12 @@ fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 }
 
 /// More was dropped than a system that keeps up would leave undone.
-fn drops_many(summary: &Summary) -> bool {
+pub fn drops_many(summary: &Summary) -> bool {
     summary.requests.dropped as f64 > MOST_DROPPED * summary.requests.due as f64
 }
 
 /// A system that keeps up does not drop more than this share of what is due.
-pub const MOST_DROPPED: f64 = 0.01;
+const MOST_DROPPED: f64 = 0.01;
 
 /// Some users of a closed load had far fewer answers than others, or far more.
 ///

@@ -389,6 +389,62 @@ fn little_finds_times_that_are_missing_and_users_that_idle() {
     assert_eq!(kinds(&summarise(input(closed(53), &runs))), []);
 }
 
+/// A limit that an event changed during the load is nothing that all of its use can be compared with.
+#[test]
+fn a_cpu_limit_that_was_changed_is_no_limit_of_the_whole_load() {
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let samples = [-1.0, 11.0].map(|at_s| Sample { component: "web".into(), at_s, ..Sample::default() });
+    let limit = |at_s: f64, what: &str, component: &str, error: Option<&str>| {
+        let (what, components) = (what.to_owned(), vec![component.to_owned()]);
+        let action = EventKind::Action { what, components, error: error.map(str::to_owned) };
+        let events = [Event { at_s, what: action }];
+        let planned = Planned { cpu_limits: [("web".to_owned(), 0.05)].into(), ..Planned::default() };
+        let all = TrialInput { planned, samples: &samples, events: &events, ..input(closed(1), &runs) };
+        summarise(all).components["web"].cpu_limit
+    };
+    assert_eq!(limit(5.0, "limit web cpu 200%", "web", None), None);
+    assert_eq!(limit(5.0, "limit web cpu none", "web", None), None);
+    for (at_s, what, component, error) in [
+        (5.0, "limit web memory 1GiB", "web", None),
+        (5.0, "pause web", "web", None),
+        (5.0, "limit db cpu 200%", "db", None),
+        (5.0, "limit web cpu 200%", "web", Some("refused")),
+        (10.5, "limit web cpu 200%", "web", None),
+    ] {
+        assert_eq!(limit(at_s, what, component, error), Some(0.05), "{what} {error:?}");
+    }
+}
+
+/// A few drops do not hide that the system falls behind: what was dropped was never done.
+#[test]
+fn a_backlog_shows_beside_a_few_drops() {
+    let behind = |dropped: u64| {
+        let mut runs = [load("main", 0.0, 13_000, 50, 10.0)];
+        let m = &mut runs[0].measured;
+        (m.counts.due, m.counts.dropped, m.in_window.due) = (13_000 + dropped, dropped, 15_000);
+        m.series.service_ok.record_n(50 * MS, 13_000);
+        let tick = |second: u64| Tick {
+            load: "main".into(),
+            from_s: second as f64,
+            to_s: second as f64 + 1.0,
+            counts: Counts {
+                due: 1500,
+                started: 1500,
+                ok: 1000,
+                dropped: if second == 9 { dropped } else { 0 },
+                ..Counts::default()
+            },
+            ..Tick::default()
+        };
+        let ticks: Vec<Tick> = (0..10).map(tick).collect();
+        let facts = LoadFacts { duration_s: Some(10.0), ..open(1500.0) };
+        let s = summarise(TrialInput { ticks: &ticks, ..input(facts, &runs) });
+        let has = |kind: &str| s.doubts.iter().any(|doubt| doubt.kind == kind);
+        (has("backlog"), has("dropped"))
+    };
+    assert_eq!([behind(0), behind(40), behind(4000)], [(true, false), (true, true), (false, true)]);
+}
+
 /// A failure's wait to be started is in its response time, and was not in flight.
 #[test]
 fn failures_that_waited_break_no_law() {

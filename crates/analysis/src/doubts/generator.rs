@@ -18,7 +18,8 @@ const RUN_DELAY_SHARE: f64 = 0.10;
 const RUN_DELAY_FLOOR: f64 = 0.01;
 /// loadlab itself stopped by a CPU limit for more than this share of the time.
 const THROTTLED_SHARE: f64 = 0.01;
-/// A machine suspended for longer than this. What is measured is a lower bound, so losing a core is none.
+/// A machine suspended for longer than this. What is measured is a lower bound: a thread that loses its core between two
+/// readings does not count.
 const SUSPENDED_S: f64 = 1e-3;
 /// A shorter load is mostly its own start and end, which keep a thread busy however much reserve it has.
 const SHORTEST_BUSY_S: f64 = 0.1;

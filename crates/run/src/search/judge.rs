@@ -1,5 +1,6 @@
 //! The outcome of a measurement of a level: whether it met the expectations, and whether it must be longer to say so.
 
+use loadlab_analysis::doubts::drops_many;
 use loadlab_analysis::search::Outcome;
 use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, TrialPart};
 use loadlab_record::summary::{Expectation, PERCENTILES, Requests, Summary, Verdict};
@@ -43,8 +44,8 @@ pub(super) fn judge(summary: &Summary, expect: &[Expr], ended_early: bool) -> (O
     if let Some(doubt) = summary.doubts.iter().find(|d| UNSTEADY.contains(&d.kind.as_str())) {
         return (Outcome::Missed, format!("not steady: {}", doubt.evidence));
     }
-    let Requests { dropped, due, .. } = summary.requests;
-    if dropped as f64 > MOST_DROPPED * due as f64 {
+    if drops_many(summary) {
+        let Requests { dropped, due, .. } = summary.requests;
         return (Outcome::Missed, format!("not steady: {dropped} of {due} requests due were never sent"));
     }
     let shown: Vec<String> = summary.expectations.iter().map(loadlab_words).collect();
@@ -59,9 +60,6 @@ pub(super) fn all_met(summary: &mut Summary) {
         open.note = Some("too few samples for a number, but even the slowest response meets it".to_owned());
     }
 }
-
-/// A system that keeps up does not drop more than this share of what is due.
-const MOST_DROPPED: f64 = 0.01;
 
 /// Doubts that mean that a level cannot be sustained.
 const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
