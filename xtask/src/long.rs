@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let of = of_now()?;
     let rounds = || rounds(args.rounds);
     let levers = || planted::levers::long(args.sweeps);
-    let all: [(&str, &dyn Fn() -> Outcome); 20] = [
+    let all: [(&str, &dyn Fn() -> Outcome); 21] = [
         ("licences", &licences),
         ("advisories", &advisories),
         ("dist", &dist::check::long),
@@ -68,6 +68,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ("levers that do not bind", &planted::levers::idle),
         ("profiles", &planted::profiles::long),
         ("labs' faults", &lab::faults::long),
+        ("labs in Compose", &lab::compose::long),
         ("swarm", &swarm_figures::long),
         ("hour", &swarm_figures::hour),
         ("faults", &faults),

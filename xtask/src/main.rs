@@ -16,6 +16,7 @@ mod browser;
 mod changes;
 mod command;
 mod dist;
+mod engine;
 mod house;
 mod in_browser;
 mod kubernetes;

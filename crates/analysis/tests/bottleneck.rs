@@ -264,6 +264,12 @@ fn a_core_and_a_machine_without_reserve() {
     let mut ours = made(10, 20, 18, &[("edge", most), ("db", QUIET)]);
     host(&mut ours);
     ours.check(&[(HostCpu, Some("host"))]);
+    assert!(ours.suspects()[0].text.starts_with("the machine: its 4 cores were busy for 98 %"));
+    // loadlab may use 4 of its 16
+    ours.summary.generator.machine_cores = Some(16);
+    ours.check(&[(Latency, None)]);
+    ours.summary.generator.machine_cores = Some(4);
+    ours.check(&[(HostCpu, Some("host"))]);
     // kept busy by others, it decides nothing
     let mut others = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
     host(&mut others);
@@ -396,6 +402,78 @@ fn replicas_at_the_same_end_are_reported_once() {
     );
     made.check(&[(CpuLimit, Some("edge2")), (CpuLimit, Some("db"))]);
     assert!(made.suspects()[0].text.ends_with("over all cores in 10.0 s; likewise edge1, edge3"));
+}
+
+/// Two things that are known of one component are two, whatever its name ends with.
+#[test]
+fn what_is_known_of_one_component_stays() {
+    for name in ["web", "web1"] {
+        let mut made = made(10, 20, 18, &[(name, QUIET), ("db", QUIET)]);
+        made.summary.load.url = "http://127.0.0.1:8080/".into();
+        made.summary.failures.add(Failure::Reset, 100);
+        made.summary.connect_ms.max = Some(1005.0);
+        made.summary.connect_ms.p50 = Some(1.0);
+        watched(&mut made, &[], |line| {
+            line.listeners = vec![Listener {
+                component: name.into(),
+                address: "127.0.0.1:8080".into(),
+                ..Listener::default()
+            }];
+        });
+        let of = made.suspects().into_iter().filter(|s| s.kind == Refused);
+        let texts: Vec<String> = of.filter(|s| s.who.as_deref() == Some(name)).map(|s| s.text).collect();
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts[0].contains("rejected connections") && texts[1].contains("connects to"), "{texts:?}");
+    }
+    // Addresses end with a number as well.
+    let mut made = made(10, 20, 18, &[("web", QUIET), ("db", QUIET)]);
+    made.summary.failures.add(Failure::Reset, 100);
+    made.summary.connect_ms.max = Some(1005.0);
+    let refused = made.suspects().into_iter().filter(|s| s.kind == Refused).count();
+    assert_eq!(refused, 2, "{:#?}", made.suspects());
+}
+
+#[test]
+fn a_unix_socket_is_called_by_its_path_or_by_who_listens_there() {
+    for (url, address, component, expect) in [
+        ("unix:/run/app/web.sock:/x", "", "", "/run/app/web.sock"),
+        ("unix:/run/app/web.sock:/x", "/run/app/web.sock", "web", "web"),
+        ("unix:/run/app/web.sock:/x", "./web.sock", "web", "web"),
+        ("unix:/run/app/web.sock:/x", "/run/other.sock", "web", "/run/app/web.sock"),
+        ("http://127.0.0.1:8080/app/x", "127.0.0.1:8080", "web", "web"),
+        ("http://10.0.0.1/app/x", "127.0.0.1:8080", "web", "10.0.0.1"),
+    ] {
+        let mut made = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+        made.summary.load.url = url.into();
+        made.summary.failures.add(Failure::Reset, 100);
+        watched(&mut made, &[], |line| {
+            let (component, address) = (component.to_owned(), address.to_owned());
+            line.listeners = vec![Listener { component, address, ..Listener::default() }];
+        });
+        let found = made.suspects();
+        let refused = found.iter().find(|s| s.kind == Refused).and_then(|s| s.who.as_deref());
+        assert_eq!(refused, Some(expect), "{url} {address}");
+    }
+}
+
+#[test]
+fn a_relay_of_loadlab_is_not_a_component() {
+    let files = Does { files: 20, ..QUIET };
+    let of = |components: &[(&str, Does)]| {
+        let made = made(20, 100, 90, components);
+        let all = made.suspects();
+        (all[0].kind, all[0].who.clone())
+    };
+    assert_eq!(of(&[("edge", QUIET), ("edge-relay", QUIET)]), (Latency, Some("edge".to_owned())));
+    // It holds each connection twice.
+    let relay = Does { files: 40, ..QUIET };
+    assert_eq!(of(&[("edge", files), ("edge-relay", relay)]), (Latency, Some("edge".to_owned())));
+    assert_eq!(
+        of(&[("edge", files), ("db", QUIET), ("db-relay", relay)]),
+        (Latency, Some("edge".to_owned()))
+    );
+    // Someone else's has no component of that name.
+    assert_eq!(of(&[("edge", QUIET), ("mail-relay", relay)]), (Latency, Some("mail-relay".to_owned())));
 }
 
 #[test]

@@ -217,6 +217,23 @@ fn a_quick_run_gives_no_verdict_on_differences() {
 }
 
 #[test]
+fn a_curve_over_users_needs_levels_that_differ() {
+    let levels_of = |users: &[u64]| {
+        let mut record = run(1, users.iter().map(|_| vec![trial(1, Some(summary(100, &[])))]).collect());
+        for (case, users) in record.cases.iter_mut().zip(users) {
+            case.facts.users = Some(*users);
+            case.facts.values = vec![("users".to_owned(), users.to_string())];
+        }
+        findings(&record.into()).scalability.iter().map(|s| s.levels.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(levels_of(&[4, 1, 2]), [3]);
+    // Such as the loads of a proof by intervention, which all have the users of one case.
+    assert_eq!(levels_of(&[4, 4, 4]), [0; 0]);
+    assert_eq!(levels_of(&[1, 2, 2, 1]), [0; 0]);
+    assert_eq!(levels_of(&[1, 2, 2, 4]), [4]);
+}
+
+#[test]
 fn a_control_is_no_case_of_its_own() {
     let five = |per_s: u64, expect: &str| -> Vec<TrialRecord> {
         (1..=5).map(|i| trial(i, Some(summary(per_s, &[expect])))).collect()

@@ -113,7 +113,7 @@
         cursor: { sync: { key: "live", scales: ["x", null] }, drag: { x: false, y: false }, points: { size: 6 } },
         scales: {
           x: { time: false },
-          y: this.isLog ? { distr: 3 } : { range: (_, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.05 : 1] },
+          y: this.isLog ? { distr: 3 } : { range: (_, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.05 : least < 0 ? 0 : 1] },
         },
         axes: [
           { ...axis, size: 30, incrs: STEPS_S, values: (_, values) => values.map(clock) },
@@ -332,24 +332,26 @@
   };
   const updateAgent = (row, a) => {
     const { cells, line } = row.parts;
+    tell(row.firstChild, a.name);
     [a.rate, a.ok, a.failed, a.in_flight].forEach((text, i) => tell(cells[i], text));
     row.classList.toggle("bad", a.missing);
-    const { values, grew } = lines.get(`agent ${a.name}`);
+    const { values, grew } = lines.get(`agent ${a.key}`);
     if (grew) drawSpark(line, values[0]);
   };
 
   const createFigure = (f) => {
     const line = spark();
-    const value = make("dd");
-    value.dataset.figure = f.name;
-    const row = make("div", { title: f.about ?? "" }, make("dt", {}, f.name), value, line);
-    row.parts = { value, line };
+    const [name, value] = [make("dt"), make("dd")];
+    const row = make("div", { title: f.about ?? "" }, name, value, line);
+    row.parts = { name, value, line };
     return row;
   };
   const updateFigure = (row, f) => {
-    const { value, line } = row.parts;
+    const { name, value, line } = row.parts;
+    tell(name, f.name);
+    value.dataset.figure = f.name;
     tell(value, f.reported);
-    const { values, grew } = lines.get(`figure ${f.name}`);
+    const { values, grew } = lines.get(`figure ${f.key}`);
     if (grew) drawSpark(line, values[0]);
   };
 
@@ -365,7 +367,15 @@
 
   let trials;
   let spoken;
+  // What is on the page is of an earlier trial.
+  let isStale = false;
   const show = (frame) => {
+    if (isStale) {
+      isStale = false;
+      each(by("loads"), [], String);
+      each(by("figures").querySelector("dl"), [], String);
+      for (const id of ["components", "probes", "agents"]) each(by(id).querySelector("tbody"), [], String);
+    }
     tell(by("title"), frame.title);
     const place = frame.place ? `[${frame.place}] ` : "";
     tell(by("trial"), frame.trial ? `${place}${frame.trial} · ` : "");
@@ -374,14 +384,14 @@
     tell(by("clock"), frame.clock);
     document.title = `${frame.loads.map((l) => l.rate).join(" ") || frame.phase} – ${frame.title} – loadlab, live`;
     by("figures").hidden = !frame.figures.length;
-    each(by("figures").querySelector("dl"), frame.figures, (f) => f.name, createFigure, updateFigure);
+    each(by("figures").querySelector("dl"), frame.figures, (f) => f.key, createFigure, updateFigure);
     each(by("loads"), frame.loads, (l) => l.name, createLoad, updateLoad);
     by("components").hidden = !frame.components.length;
     each(by("components").querySelector("tbody"), frame.components, (c) => c.name, createComponent, updateComponent);
     by("probes").hidden = !frame.probes.length;
     each(by("probes").querySelector("tbody"), frame.probes, (p) => p.name, createProbe, updateProbe);
     by("agents").hidden = !frame.agents.length;
-    each(by("agents").querySelector("tbody"), frame.agents, (a) => a.name, createAgent, updateAgent);
+    each(by("agents").querySelector("tbody"), frame.agents, (a) => a.key, createAgent, updateAgent);
     list("settling", frame.settling, remark);
     list("done", frame.done, remark);
     list("doubts", frame.doubts, remark);
@@ -402,12 +412,10 @@
     if (isAll || frame.trials !== trials) {
       trials = frame.trials;
       lines.clear();
-      each(by("loads"), [], String);
-      each(by("figures").querySelector("dl"), [], String);
-      for (const id of ["components", "probes", "agents"]) each(by(id).querySelector("tbody"), [], String);
+      isStale = true;
     }
     const kinds = [["figure", frame.figures], ["load", frame.loads], ["component", frame.components], ["probe", frame.probes], ["agent", frame.agents]];
-    const whole = kinds.every(([kind, things]) => things.every((t) => grow(`${kind} ${t.name}`, t.over)));
+    const whole = kinds.every(([kind, things]) => things.every((t) => grow(`${kind} ${t.key ?? t.name}`, t.over)));
     if (!whole) return follow();
     newest = frame;
     if (!paused) show(frame);

@@ -103,9 +103,12 @@ impl Shop {
         all.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
+    /// Of both revisions, and of the first one's control.
     fn summaries(&self) -> Vec<Value> {
         let record = self.lab.record();
-        let all = ["v1", "HEAD"].into_iter().flat_map(|case| (1..=5).map(move |n| (case, n)));
+        let is_there = |case: &&str| record.trial(case, 1).exists();
+        let cases = ["v1", "HEAD", "v1-control", "HEAD-control"].into_iter().filter(is_there);
+        let all = cases.flat_map(|case| (1..=5).map(move |n| (case, n)));
         all.map(|(case, n)| record.summary(case, n)).collect()
     }
 }
@@ -313,6 +316,9 @@ fn bisect_refuses_what_it_cannot_search() {
         .expect(2, &["tag.GET /nowhere"]);
     bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "speed"]).expect(2, &["speed"]);
     bisect(&["v1..HEAD"]).expect(2, &["PLAN"]);
+    // git would take every revision for a good one.
+    bisect(&["--exec", "load/plan.yaml"])
+        .expect(128, &["the plan expects nothing", "hint: give it `expect`"]);
     shop.file("load/plan.yaml", &Shop::plan("trials: 5\n").replace("cp ../ms", "cp ../price"));
     let ran = bisect(&["v1..HEAD", "load/plan.yaml", "--figure", "median"]);
     ran.expect(3, &[" end ", "cannot be measured: build of web at"]);
@@ -325,6 +331,18 @@ fn bisect_refuses_what_it_cannot_search() {
     let two = Shop::plan("matrix: [{ name: a, x: 1 }, { name: b, x: 2 }]\n");
     shop.file("load/plan.yaml", &two);
     bisect(&["v1..HEAD", "load/plan.yaml"]).expect(2, &["the plan has 2 cases", "--case names it: `a`, `b`"]);
+    // A case is named as the plan does, though a trial of a revision has that in its name.
+    shop.file("load/plan.yaml", &two.replace("cp ../ms", "cp ../price"));
+    bisect(&["v1..HEAD", "load/plan.yaml", "--case", "a"])
+        .expect(3, &["cannot be measured: build of web at"]);
+    shop.file("load/plan.yaml", &Shop::plan("revisions: [v1, HEAD]\nexpect: [\"p50 < 1s\"]\n"));
+    let why = "the plan compares revisions, and a bisection measures one after the other";
+    bisect(&["v1..HEAD", "load/plan.yaml"]).expect(2, &[why, "hint: leave them out"]);
+    bisect(&["--exec", "load/plan.yaml"]).expect(128, &[why]);
+    for option in ["--budget=1m", "--at-most=9", "--confidence=90%", "--allow-dirty"] {
+        bisect(&["--exec", "load/plan.yaml", option])
+            .expect(128, &["is for a search, and --exec measures one tree"]);
+    }
 }
 
 #[test]

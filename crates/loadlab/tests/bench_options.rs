@@ -351,3 +351,15 @@ fn tables_kib(pid: u32) -> u64 {
     }
     sum
 }
+
+/// As in a plan, which `--save` makes of it.
+#[test]
+fn a_ramp_is_part_of_the_duration() {
+    for more in [&["-d", "1s"][..], &["-d", "1s", "--save"]] {
+        let mut command = common::command(&[&["http://127.0.0.1:1/", "--ramp", "2s"], more].concat());
+        let out = command.output().expect("loadlab starts");
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{err}");
+        assert!(err.contains("--ramp 2.00 s is longer than the load: --duration is 1.00 s"), "{err}");
+    }
+}

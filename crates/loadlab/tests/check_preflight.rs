@@ -77,6 +77,19 @@ fn a_limit_on_open_files_is_seen() {
     assert!(text.lines().any(|l| l.contains("open files") && !l.starts_with("ok")), "{text}");
 }
 
+/// Every command that sends a load raises the limit first, as far as it may, so it is that one that counts.
+#[test]
+fn a_limit_that_a_run_would_raise_is_none() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = plan(&dir, "users: 300");
+    let exe = env!("CARGO_BIN_EXE_loadlab");
+    let line = format!("ulimit -Sn 256 && ulimit -Hn 2048 && exec '{exe}' check '{path}' --preflight");
+    let output = Command::new("sh").args(["-c", &line]).env("NO_COLOR", "1").output().expect("a shell");
+    let text = stdout(&output);
+    let files = text.lines().find(|l| l.contains("open files")).unwrap_or_default();
+    assert!(files.starts_with("ok ") && files.contains("2,048 allowed"), "{text}{}", stderr(&output));
+}
+
 #[test]
 fn usage() {
     let nothing = check(&[]);

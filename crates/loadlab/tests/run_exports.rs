@@ -132,7 +132,15 @@ fn runs_are_listed_shown_and_followed() {
     let at = |number: u32| trend.out.find(&format!("{name}-{number}")).unwrap();
     assert!(trend.out.contains("default: goodput") && at(1) < at(2), "{}", trend.out);
     lab.loadlab(&["list", "--trend", "p12"]).expect(2, &["no figure is named `p12`", "hint: known figures:"]);
+    lab.loadlab(&["list", "--trend", "p50", "--case", "zzz"])
+        .expect(2, &["no case of these runs matches `zzz`", "hint: their cases are `default`"]);
+    lab.loadlab(&["list", "--trend", "p50", "--case", "def*"]).expect(0, &[]);
     lab.loadlab(&["list", "nowhere"]).expect(2, &["cannot read nowhere"]);
+    // Other folders of these names hide neither a run nor a case.
+    for folder in ["last", "default", &format!("{name}-2")] {
+        std::fs::create_dir(lab.path().join(folder)).unwrap();
+    }
+    lab.loadlab(&["show", "default"]).expect(0, &[]);
     for run in ["last", &format!("{name}-2"), &format!("loadlab-runs/{name}-2")] {
         let shown = lab.loadlab(&["show", run, "--full"]);
         shown.expect(0, &[]);
@@ -184,6 +192,10 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     let goodput = figures.iter().find(|f| f["figure"] == "goodput").expect("goodput");
     assert_eq!(goodput["verdict"], "better", "{}", back.out);
     lab.loadlab(&["compare", &first, "--baseline"]).expect(2, &["is the baseline itself"]);
+    // However it is typed.
+    let whole = format!("--baseline={}", lab.path().join("loadlab-runs").join(&first).display());
+    lab.loadlab(&["compare", &format!("loadlab-runs/{first}"), &whole])
+        .expect(2, &["is the baseline itself"]);
     lab.loadlab(&["compare", "last", "default", "--baseline"]).expect(2, &["`default` is not a run"]);
     // lists and trends include it, however old it is
     let json: Value = serde_json::from_str(&lab.loadlab(&["list", "--json"]).out).unwrap();
@@ -207,6 +219,13 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     lab.loadlab(&["baseline", &second, "--remove"]).expect(2, &[&format!("{second} is not a baseline in ")]);
     lab.loadlab(&["baseline", &first, "--remove"]).expect(0, &[]);
     assert_eq!(lab.loadlab(&["baseline"]).out, "no baseline in loadlab-runs\n");
+    // One that is gone, by its path and by its name.
+    for gone in [format!("loadlab-runs/{first}"), second] {
+        lab.loadlab(&["baseline", &gone]).expect(0, &[]);
+        let folder = lab.path().join("loadlab-runs").join(gone.trim_start_matches("loadlab-runs/"));
+        std::fs::remove_dir_all(folder).unwrap();
+        lab.loadlab(&["baseline", &gone, "--remove"]).expect(0, &[]);
+    }
 }
 
 /// Each trial is reported to its end, however short it is, with what its components used.

@@ -273,6 +273,15 @@ fn what_launches_need_is_checked_first() {
     };
     run(&["--swarm", "local:2"]).expect(2, &["--launch: `local:N` starts its own agents", "hint: --swarm"]);
     run(&[]).expect(2, &["--swarm"]);
+    let local = |args: &[&str]| {
+        let name = lab.run_name();
+        lab.loadlab(&[&["run", "plan.yaml", "--out", &name, "--swarm", "local:2"], args].concat())
+    };
+    local(&["--slots", "3"]).expect(2, &["--slots 3: `local:2` has 2 agents", "hint: --swarm local:3"]);
+    for option in ["--swarm-key", "--swarm-creds", "--swarm-ca"] {
+        let why = format!("{option}: `local:N` has a NATS server and a key of its own");
+        local(&["--slots", "2", option, "key"]).expect(2, &[&why]);
+    }
     run(&["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "key"])
         .expect(5, &["--launch: sbatch is not installed", "in the package slurm-client"]);
 }

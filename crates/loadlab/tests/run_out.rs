@@ -117,3 +117,37 @@ fn files_the_user_names_may_be_links_but_not_planted_ones() {
     lab.loadlab(&[&bench[..], &["--samples", "everybody/out"]].concat()).expect(2, &[words]);
     assert_eq!(lab.read("victim"), "precious");
 }
+
+/// A file of an earlier run would say that all is well, and a reader of standard output waits for a document.
+#[test]
+fn documents_say_that_nothing_was_measured() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &simple());
+    std::fs::create_dir(lab.path().join("kept")).unwrap();
+    lab.file("kept/notes", "precious");
+    let url = "http://127.0.0.1:1/";
+    let of_find = ["--expect", "p99 < 1s", "--users", "1..2"];
+    for (command, name) in [
+        (&["run", "plan.yaml"][..], "test"),
+        (&[&["find", "plan.yaml"][..], &of_find].concat(), "test"),
+        (&["bench", url, "-n", "1"], "bench"),
+    ] {
+        lab.file("junit.xml", "<testsuites errors=\"0\"/>");
+        let ran = lab.loadlab(&[command, &["--out", "kept", "--junit", "junit.xml", "--json"]].concat());
+        assert_eq!(ran.code, Some(2), "{command:?}: {}", ran.err);
+        let junit = lab.read("junit.xml");
+        let suite = format!("<testsuites name=\"{name}\" tests=\"1\" failures=\"0\" errors=\"1\">");
+        assert!(junit.contains(&suite) && junit.contains("<error message=\""), "{command:?}: {junit}");
+        let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(
+            (&json["exit"], &json["ended"], &json["run_dir"]),
+            (&2.into(), &"broken".into(), &"kept".into())
+        );
+        assert!(json["error"].as_str().is_some_and(|why| ran.err.contains(why.lines().next().unwrap())));
+    }
+    // Without a record it is what the load needs that is not there.
+    let ran = lab.loadlab(&["bench", url, "--samples", "no/such/file", "--junit", "junit.xml", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(json["error"].as_str().is_some_and(|why| why.contains("no/such/file")), "{json:#}");
+    assert!(lab.read("junit.xml").contains("<testsuites name=\"loadlab bench\" tests=\"1\""));
+}

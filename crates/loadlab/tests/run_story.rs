@@ -251,6 +251,8 @@ fn several_loads_at_once() {
     let of = |tag: &str| summary["by_tag"][tag]["requests"]["ok"].as_u64().unwrap();
     assert_eq!(summary["requests"]["ok"], of("page") + of("item"));
     assert_eq!(summary["generator"]["threads"].as_u64().unwrap() % 2, 0, "each has threads of its own");
+    // What the readings of `host` refer to.
+    assert!(summary["generator"]["machine_cores"].as_u64().is_some_and(|cores| cores >= 1), "{summary}");
     let mut loads: Vec<_> = record.events("default", 1, "load_started");
     loads.sort_by_key(|e| e["load"].to_string());
     assert_eq!((&loads[0]["load"], &loads[1]["load"]), (&"closed".into(), &"open".into()));

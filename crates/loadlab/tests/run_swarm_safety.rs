@@ -45,11 +45,27 @@ fn agents_follow_one_coordinator_and_their_own_limits() {
         &counted("  rate: 1000\n  duration: 1s\n"),
         "its part is 500 requests a second, and it may send 300",
     );
+    refused(&counted("  users: 2\n  duration: 1s\n"), "its users send as fast as they are answered");
     let elsewhere = counted("  rate: 10\n  duration: 1s\n")
         .replace("name: test\n", "name: test\nallow_hosts: [\"192.0.2.1\"]\n")
         .replace("post: \"http://127.0.0.1:${components.web.port}/", "post: \"http://192.0.2.1:9/");
     refused(&elsewhere, "192.0.2.1");
     drop(agents);
+}
+
+/// Its folder among temporary files goes with it, unless there are reports in it; also without --once.
+#[test]
+fn an_agent_leaves_no_empty_folder() {
+    let lab = Lab::new();
+    let key = new_key(&lab, "key");
+    let temporary = lab.path().join("tmp");
+    std::fs::create_dir(&temporary).expect("a folder can be made");
+    let nobody = format!("nats://{}", ports::unused());
+    let mut command = lab.command(&["agent", "--nats", &nobody, "--coordinator-key", &key]);
+    let output = command.env("TMPDIR", &temporary).output().expect("loadlab starts");
+    crate::run_support::Ran::of(output).expect(5, &[]);
+    let left = std::fs::read_dir(&temporary).expect("it is there").count();
+    assert_eq!(left, 0);
 }
 
 /// Bodies, feeds and lists of URLs reach agents that do not have the plan's folder, and are removed afterwards. What a plan

@@ -7,6 +7,7 @@ use loadlab_record::secrets::Secrets;
 use crate::expand::check;
 use crate::expand::overrides::{self, Overrides};
 use crate::hidden::Hidden;
+use crate::model::case_values::REVISION;
 use crate::model::plan::{Plan, Revision, TrialOrder};
 use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
@@ -177,8 +178,10 @@ impl Plan {
         }
         if let (Some(glob), true) = (&options.cases_glob, errors.is_empty()) {
             let names: Vec<&str> = self.cases.iter().map(|c| c.name.as_str()).collect();
-            if names.iter().any(|n| suggest::glob(glob, n)) {
-                self.cases.retain(|c| suggest::glob(glob, &c.name));
+            // As in `cases` of a load.
+            let is_meant = |c: &Case| suggest::glob(glob, &c.name) || suggest::glob(glob, own_name(c));
+            if self.cases.iter().any(is_meant) {
+                self.cases.retain(is_meant);
             } else {
                 let message = format!("no case matches `{}`", shorten(glob));
                 errors.push(of_option("--case", message, suggest::hint(glob, &names)));
@@ -385,6 +388,13 @@ fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -
     }
     found.truncate(MOST);
     found
+}
+
+/// What the plan calls a case: without its revision, which `revisions` adds.
+fn own_name(case: &Case) -> &str {
+    let revision = case.values.last().filter(|(axis, _)| axis == REVISION);
+    let own = revision.and_then(|(axis, text)| case.name.strip_suffix(&format!(", {axis}={text}")));
+    own.unwrap_or(&case.name)
 }
 
 /// `--flame-graphs`: of these components, else of those that the plan names, else of all.

@@ -131,6 +131,24 @@ fn a_load_may_be_for_some_cases_at_each_revision() {
 }
 
 #[test]
+fn a_case_is_chosen_with_or_without_its_revision() {
+    let names = |glob: &str| -> Vec<String> {
+        let revision = |name: &str| Revision { name: name.to_owned(), dir: None };
+        let options = Options {
+            revisions: vec![revision("v1"), revision("v2")],
+            cases_glob: Some(glob.to_owned()),
+            ..Options::default()
+        };
+        let plan = Plan::parse("lab/plan.yaml", &of_cases("get*", "put*"), &options);
+        let plan = plan.unwrap_or_else(|e| panic!("{e}"));
+        plan.own_cases().iter().map(|case| case.name.clone()).collect()
+    };
+    assert_eq!(names("get one"), ["get one, revision=v1", "get one, revision=v2"]);
+    assert_eq!(names("get one, revision=v2"), ["get one, revision=v2"]);
+    assert_eq!(names("*revision=v1"), ["get one, revision=v1", "put one, revision=v1"]);
+}
+
+#[test]
 fn ids_are_missed_only_where_no_load_is_left_out() {
     let loss = "system:\n  probes: { n: { command: \"echo 1\" } }\ndurability: { command: \"cat ids\" }\n";
     let text = format!(

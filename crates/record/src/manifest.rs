@@ -85,7 +85,8 @@ impl Manifest {
 
     /// Trials that each case has if the run is complete; `None` if that depends on what they measure.
     pub fn trials_of_each(&self) -> Option<u32> {
-        self.until_certain.is_none().then_some(self.trials)
+        // A search measures a level again where it has to.
+        (self.until_certain.is_none() && self.search.is_none()).then_some(self.trials)
     }
 }
 

@@ -630,6 +630,10 @@ pub struct Generator {
     /// Time this machine was suspended during the load, at the least, seconds: no clock of the load shows it.
     #[serde(default)]
     pub suspended_s: Option<f64>,
+    /// Cores of this machine that are online, to which counters of the whole machine refer: loadlab may be allowed fewer.
+    /// Absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cores: Option<u64>,
     /// Time of the load in ticks longer than a second, seconds: the merging thread had too little time. Counts over
     /// the whole load are complete all the same.
     #[serde(default)]
@@ -663,6 +667,7 @@ impl Generator {
             // These are of a whole process.
             throttled_s: other.throttled_s.or(self.throttled_s),
             suspended_s: other.suspended_s.or(self.suspended_s),
+            machine_cores: other.machine_cores.or(self.machine_cores),
             peak_rss_bytes: self.peak_rss_bytes.max(other.peak_rss_bytes),
         }
     }

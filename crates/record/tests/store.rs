@@ -11,7 +11,9 @@ use loadlab_record::load::{Series, TagMeasured, Tick};
 use loadlab_record::manifest::{CaseFacts, Manifest};
 use loadlab_record::sample::Sample;
 use loadlab_record::search::SearchFacts;
-use loadlab_record::store::{RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names, read_run};
+use loadlab_record::store::{
+    RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names, read_run, read_summaries,
+};
 use loadlab_record::summary::Summary;
 use proptest::prelude::*;
 use serde_json::json;
@@ -356,6 +358,24 @@ fn strangers_in_the_folder_are_noted() {
             "cases/other: not a case of the manifest, ignored"
         ]
     );
+}
+
+/// The manifest of a search has one trial of each level, and levels are measured again.
+#[test]
+fn a_level_that_a_search_measured_again_is_no_damage() {
+    let (_scratch, dir) = scratch();
+    let search = Some(SearchFacts::default());
+    let run = RunWriter::create(&dir, &Manifest { search, ..manifest() }).unwrap();
+    for (case, trial) in [("control", 1), ("control", 2), ("1pct-CPU", 1)] {
+        run.trial(case, trial).unwrap().summary(&summary()).unwrap();
+    }
+    let record = read_run(&dir).unwrap();
+    assert_eq!(record.notes, Vec::<String>::new());
+    let read = read_summaries(&dir).unwrap();
+    assert_eq!(read.notes, Vec::<String>::new());
+    let counts: Vec<usize> = read.cases.iter().map(|case| case.trials.len()).collect();
+    assert_eq!(counts, [2, 1]);
+    assert!(read.cases.iter().flat_map(|case| &case.trials).all(|trial| trial.summary.is_some()));
 }
 
 #[test]

@@ -234,6 +234,12 @@ impl Ratios {
         ((ratio.max(f64::MIN_POSITIVE).ln() / self.reach()).clamp(-1.0, 1.0) + 1.0) / 2.0
     }
 
+    /// The ends of what counts as the same, as calls have them: as far from 1 on either side as a number, not by
+    /// logarithm.
+    pub fn same(&self) -> (f64, f64) {
+        (1.0 - self.equivalence_margin, 1.0 + self.equivalence_margin)
+    }
+
     /// The logarithm at the right end.
     fn reach(&self) -> f64 {
         let ends = self.rows.iter().filter_map(|r| r.value).flat_map(|v| [v.low, v.high]);
@@ -447,7 +453,8 @@ pub struct FlameNode {
     pub name: u32,
     /// Samples in it and in what it calls.
     pub samples: u64,
-    /// The same in the run that this one is compared with, scaled to the same total; `None` if nothing is compared.
+    /// The same in the run that this one is compared with, of its own total, which the first node has; `None` if
+    /// nothing is compared.
     pub before: Option<u64>,
 }
 

@@ -14,7 +14,7 @@ use loadlab_record::summary::{Ended, Verdict};
 use serde_json::{Value as Json, json};
 
 use crate::compose::numeric::{HOLLOW, height};
-use crate::compose::{ranged, worst};
+use crate::compose::{ranged, search, worst};
 use crate::document::{Block, Cell, Document, Fact, Point, Section, Table, Weight};
 use crate::figures;
 use crate::plane::Around;
@@ -90,7 +90,7 @@ pub fn list_json(runs: &[Listed]) -> String {
             "how": m.how,
             "plan_sha256": m.plan_sha256,
             "commit": m.commit,
-            "verdict": worst(findings.cases.iter().map(|c| c.verdict)),
+            "verdict": verdict(m, &findings),
             "cases": cases,
         })
     };
@@ -103,14 +103,22 @@ fn row(listed: &Listed) -> Vec<Cell> {
     let mut row = vec![
         Cell::new(&listed.name),
         Cell::new(started(m)),
-        verdict_cell(m.how, worst(findings.cases.iter().map(|c| c.verdict))),
+        verdict_cell(m.how, verdict(m, &findings)),
         Cell::new(format!("{} × {}", but_controls(&findings.cases).count(), trials(&listed.run))),
     ];
     row.extend(["goodput", "p50", "p99", "errors"].map(|id| over_cases(&findings, id)));
     row
 }
 
-/// Trials of each case; of a run until it is certain, of the case that has most.
+/// The worst of its cases; a search has a verdict of its own, since levels that missed are no failure.
+fn verdict(manifest: &Manifest, findings: &Findings<'_>) -> Verdict {
+    match &manifest.search {
+        Some(facts) => search::verdict(facts),
+        None => worst(findings.cases.iter().map(|c| c.verdict)),
+    }
+}
+
+/// Trials of each case; where that depends on what they measure, of the case that has most.
 fn trials(run: &DiagnosedRun) -> usize {
     let most = || run.cases.iter().map(|case| case.trials.len()).max().unwrap_or(0);
     run.manifest.trials_of_each().map_or_else(most, |trials| trials as usize)

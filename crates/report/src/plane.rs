@@ -156,7 +156,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Over these values: from zero, or logarithmic from a little below the lowest.
+    /// Over these values: from zero, or from below the lowest if that is negative; or logarithmic from a little below
+    /// the lowest.
     pub fn over(values: impl Iterator<Item = f64>, axis: &Axis) -> Scale {
         let known = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
         let (least, most) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), v| (l.min(v), m.max(v)));
@@ -170,6 +171,9 @@ impl Scale {
         }
         match axis.logarithmic && least.is_finite() {
             true => Scale { low: least / 1.2, high: most * 1.2, logarithmic: true },
+            false if least < 0.0 => {
+                Scale { low: least * 1.06, high: most.max(0.0) * 1.06, logarithmic: false }
+            }
             false => Scale { low: 0.0, high: if most > 0.0 { most * 1.06 } else { 1.0 }, logarithmic: false },
         }
     }
@@ -234,7 +238,8 @@ impl Scale {
         let decade = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|s| s * decade).into_iter().find(|s| *s >= rough);
         let step = step.unwrap_or(10.0 * decade);
-        (0..=(self.high / step) as u32).map(|i| f64::from(i) * step).collect()
+        let (from, to) = ((self.low / step).ceil() as i64, (self.high / step).floor() as i64);
+        (from..=to).map(|i| i as f64 * step).collect()
     }
 
     /// Labels of an axis on this scale: position and text.
@@ -328,6 +333,9 @@ mod tests {
         check(&[3.0, 97.0], false, &[0.0, 50.0, 100.0]);
         check(&[0.0, 1.0], false, &[0.0, 0.5, 1.0]);
         check(&[], false, &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0]);
+        check(&[-30.0, 97.0], false, &[0.0, 50.0, 100.0]);
+        check(&[-97.0, 30.0], false, &[-100.0, -50.0, 0.0]);
+        check(&[-3.0, -97.0], false, &[-100.0, -50.0, 0.0]);
         check(&[1.0, 64.0], true, &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         check(&[1.0, 9000.0], true, &[1.0, 10.0, 100.0, 1000.0, 10_000.0]);
     }
@@ -339,6 +347,13 @@ mod tests {
             assert_eq!((scale.place(-5.0), scale.place(f64::INFINITY)), (0.0, 1.0));
             assert!(scale.place(1.0) > 0.0 && scale.place(100.0) < 1.0 && scale.holds(100.0));
         }
+    }
+
+    #[test]
+    fn what_is_negative_is_below_zero() {
+        let scale = Scale::over([-3.0, -1.0, 2.0].into_iter(), &axis(false));
+        let places = [-3.0, -1.0, 0.0, 2.0].map(|v| scale.place(v));
+        assert!(places[0] > 0.0 && places.is_sorted_by(|a, b| a < b) && places[3] < 1.0, "{places:?}");
     }
 
     #[test]

@@ -475,7 +475,7 @@ fn points_in_a_plane_are_gone_through_by_key_and_by_mouse() {
     browser.key("Home");
     browser.until(&format!("{said}.startsWith('1 user: p50 ') && {said}.includes(' at ')"));
     browser.key("ArrowDown");
-    browser.until(&format!("{said}.includes(' users: p99 ')"));
+    browser.until(&format!("{said}.includes(': p99 ')"));
     browser.hover_until(
         "#scalability .plane .dot:nth-of-type(3)",
         &format!("{at}.startsWith('4 users: goodput ')"),
@@ -609,6 +609,38 @@ fn flame_graphs_are_whole_on_every_screen() {
         browser.value(&seeking(""));
         pictures(&mut browser, name, ".flame");
     }
+    browser.is_silent();
+}
+
+/// What was there before, however little of it, is not new, and shares are compared, not counts.
+#[test]
+fn flame_graphs_compare_shares() {
+    let stacks: &[flame::Stack<'_>] = &[
+        (&["parse"], 40, Some(8_000)),
+        (&["rare"], 30, Some(1)),
+        (&["none"], 30, Some(0)),
+        (&["gone"], 0, Some(1_999)),
+    ];
+    let mut browser = Browser::start();
+    browser.open(&flame_page("flame-shares", &flame::by_hand(stacks)));
+    browser.until("document.querySelectorAll('.frame').length > 3");
+    let mut words = |name: &str| {
+        browser.value(&format!(
+            "(() => {{ const frame = document.querySelector('.frame[aria-label={name}]'); \
+             frame.dispatchEvent(new PointerEvent('pointerover', {{ bubbles: true }})); \
+             return document.querySelector('.flame .on').textContent; }})()"
+        ))
+    };
+    assert_eq!(
+        words("parse"),
+        json!("parse 40 samples, 40 % of all, −50 % against 80 % before (8,000 samples)")
+    );
+    let rare = words("rare");
+    assert!(
+        rare.as_str().is_some_and(|text| text.ends_with(" against 0.0100 % before (1 sample)")),
+        "{rare}"
+    );
+    assert_eq!(words("none"), json!("none 30 samples, 30 % of all, new: not there before"));
     browser.is_silent();
 }
 

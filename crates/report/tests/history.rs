@@ -2,6 +2,7 @@
 
 use loadlab_analysis::metric::named;
 use loadlab_record::manifest::{CommitFacts, RunEnded};
+use loadlab_record::search::SearchFacts;
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;
 use loadlab_report::history::{Listed, list_json, list_text, trend, trend_text};
@@ -40,6 +41,25 @@ fn a_list_says_when_how_and_how_much() {
     Figures are the lowest … the highest of a run’s cases, each the median over its valid trials. checkout-20261118-093000
     is the baseline of `checkout`.
     ");
+}
+
+/// Levels that missed are how a search finds the answer.
+#[test]
+fn a_search_is_listed_with_its_own_verdict() {
+    let mut all = runs();
+    change(&mut all[1], |run| {
+        let missed = run.cases[1].trials[0].summary.as_mut().expect("measured");
+        missed.verdict = Verdict::Fail;
+        run.cases[0].trials.truncate(1);
+        let (found, level) = (Some("10 users".to_owned()), Some(10));
+        run.manifest.trials = 1;
+        run.manifest.search = Some(SearchFacts { found, level, above: Some(100), ..SearchFacts::default() });
+    });
+    let text = list_text(&all, 120, false);
+    let line = text.lines().find(|line| line.starts_with("checkout-20261119")).expect("its line");
+    assert!(line.contains("PASS         2 × 2"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&list_json(&all)).expect("JSON");
+    assert_eq!((&json[1]["verdict"], &json[1]["cases"][1]["verdict"]), (&"pass".into(), &"fail".into()));
 }
 
 #[test]

@@ -103,6 +103,38 @@ fn charts_show_the_load_and_the_drain_and_nothing_else() {
 }
 
 #[test]
+fn throttling_is_a_share_of_periods_and_where_only_the_time_is_known_of_one_core() {
+    // Stopped on eight cores in nine periods of ten of every other second, and in three of ten of the rest.
+    let drawn = |has_periods: bool| {
+        let mut record = limited();
+        for trial in &mut record.cases[0].trials {
+            let stopped = |s: Sample| {
+                if s.component != "app" {
+                    return s;
+                }
+                let seconds = (s.at_s + 2.0).round() as u64;
+                let stopped = seconds / 2 * 12 + seconds % 2 * 9;
+                Sample {
+                    throttled_periods: Some(stopped),
+                    periods: has_periods.then_some(10 * seconds),
+                    throttled_s: Some(stopped as f64 * 0.8),
+                    ..s
+                }
+            };
+            trial.samples = trial.samples.unpacked().into_iter().map(stopped).collect::<Vec<_>>().into();
+        }
+        let chart = charts(&compose(&record), "case-1")
+            .into_iter()
+            .find(|c| c.id == "case-1-first-throttled")
+            .expect("app is throttled");
+        let most = chart.lines[0].values.iter().flatten().copied().fold(0.0, f64::max);
+        (chart.title, (most * 10.0).round() / 10.0)
+    };
+    assert_eq!(drawn(true), ("app: Throttled, share of periods".to_owned(), 0.9));
+    assert_eq!(drawn(false), ("app: Throttled, of one core".to_owned(), 7.2));
+}
+
+#[test]
 fn a_chart_without_information_is_a_sentence() {
     let quiet = |name: &str| Component { cpu_limit: Some(0.5), ..component(name, 0.1, 64 << 20) };
     let mut record =

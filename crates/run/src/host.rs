@@ -31,6 +31,20 @@ pub fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
 }
 
+/// Cores of the machine, which may be more; `None` if that cannot be read.
+pub fn machine_cores() -> Option<u64> {
+    online_in(&std::fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// A line for each core that is online; the first sums them up.
+fn online_in(stat: &str) -> Option<u64> {
+    let is_core = |line: &&str| {
+        let number = line.strip_prefix("cpu").and_then(|rest| rest.chars().next());
+        number.is_some_and(|c| c.is_ascii_digit())
+    };
+    Some(stat.lines().filter(is_core).count() as u64).filter(|cores| *cores > 0)
+}
+
 /// This process, for the manifest.
 pub fn writer() -> Writer {
     let own = ProcessId::own();
@@ -50,4 +64,21 @@ pub fn rfc3339_now() -> String {
 pub fn parse_expressions(texts: &[String]) -> Result<Vec<Expr>, (String, ExprError)> {
     let parse = |text: &String| Expr::parse(text).map_err(|e| (text.clone(), e));
     texts.iter().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_of_the_machine_are_those_that_its_counters_sum_up() {
+        for (stat, expect) in [
+            ("cpu  9 0 9 9\ncpu0 3 0 3 3\ncpu2 3 0 3 3\ncpu13 3 0 3 3\nintr 5\n", Some(3)),
+            ("cpu  9 0 9 9\nintr 5\n", None),
+            ("", None),
+        ] {
+            assert_eq!(online_in(stat), expect, "{stat}");
+        }
+        assert!(machine_cores().is_some_and(|all| all >= 1));
+    }
 }

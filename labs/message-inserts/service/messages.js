@@ -5,7 +5,10 @@ const GROUP = 1000;
 /** How often a group is tried, and how long after a failure. */
 const TRIES = 5;
 const AGAIN_MS = 200;
-/** The driver gives each message an `_id` when it first tries: one that has it already was stored by an earlier try. */
+/**
+ * The driver gives each message an `_id` when it first tries: one that has it already was stored by an earlier try. On the
+ * first try it is one that the client gave.
+ */
 const DUPLICATE = 11000;
 
 /** Connects with as many connections as `pool` says. */
@@ -30,26 +33,35 @@ export async function storeInGroups(messages, pool, next) {
 
 /** Stores a group, with what it takes of tries. Returns how many of its messages are not stored. */
 export async function storeGroup(messages, group, againMs = AGAIN_MS) {
-  let left = group;
+  let [left, lost] = [group, 0];
   for (let tried = 1; ; tried += 1) {
     try {
       await messages.insertMany(left, { ordered: false });
-      return 0;
+      return lost;
     } catch (error) {
-      left = notStored(left, error);
-      if (left.length === 0) return 0;
+      const { failed, known } = notStored(left, error);
+      left = failed;
+      if (tried === 1 && known > 0) {
+        console.error(`accepted and not stored: ${known} messages with an _id that another has`);
+        lost += known;
+      }
+      if (left.length === 0) return lost;
       if (tried === TRIES) {
         console.error(`accepted and not stored: ${left.length} messages: ${error.message}`);
-        return left.length;
+        return lost + left.length;
       }
     }
     await new Promise((done) => setTimeout(done, againMs));
   }
 }
 
-/** The messages of a group that an error is about: all of them, unless the database says which. */
+/**
+ * The messages of a group that an error is about, and how many others have an `_id` that is there already: all of them are
+ * `failed`, unless the database says which.
+ */
 function notStored(group, error) {
   const errors = error.writeErrors === undefined ? null : [error.writeErrors].flat();
-  if (!errors?.length) return group;
-  return errors.filter((one) => one.code !== DUPLICATE).map((one) => group[one.index]);
+  if (!errors?.length) return { failed: group, known: 0 };
+  const failed = errors.filter((one) => one.code !== DUPLICATE);
+  return { failed: failed.map((one) => group[one.index]), known: errors.length - failed.length };
 }

@@ -35,16 +35,26 @@ test("a group that failed is tried again", async () => {
   assert.equal(into.stored.size, 10);
 });
 
+const duplicates = Object.assign(new Error("duplicate"), {
+  writeErrors: [{ code: 11000, index: 0 }, { code: 11000, index: 1 }],
+});
+
 test("what an earlier try stored is stored", async () => {
-  const duplicates = Object.assign(new Error("duplicate"), {
-    writeErrors: [{ code: 11000, index: 0 }, { code: 11000, index: 1 }],
-  });
   const into = collection((docs, call, stored) => {
-    if (call > 1) return null;
+    if (call === 1) return new Error("the connection ended");
     stored.add(0).add(1).add(2);
     return duplicates;
   });
   assert.equal(await storeGroup(into, messages(3), 1), 0);
+  assert.equal(into.calls(), 2);
+});
+
+test("messages with an _id that another has are lost", async () => {
+  const into = collection((docs, call, stored) => {
+    stored.add(2);
+    return duplicates;
+  });
+  assert.equal(await storeGroup(into, messages(3), 1), 2);
   assert.equal(into.calls(), 1);
 });
 

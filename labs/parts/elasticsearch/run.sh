@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the server on 127.0.0.1:PORT with its data in DIRECTORY: ./run.sh PORT DIRECTORY. `../build.sh elasticsearch` comes first.
+# Runs the server on 127.0.0.1:PORT, or on the address in ADDRESS, with its data in DIRECTORY: ./run.sh PORT DIRECTORY.
+# `../build.sh elasticsearch` comes first.
 set -eu
 if ! command -v java >/dev/null; then
     echo "java is not installed: apt-get install default-jre-headless" >&2

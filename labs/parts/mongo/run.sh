@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the server on 127.0.0.1:PORT with its data in FILE: ./run.sh PORT FILE. `../build.sh mongo` comes first. With `passing` behind
-# FILE nothing is left of it when the server ends, however it does.
+# Runs the server on 127.0.0.1:PORT, or on the address in ADDRESS, with its data in FILE: ./run.sh PORT FILE.
+# `../build.sh mongo` comes first. With `passing` behind FILE nothing is left of it when the server ends, however it does.
 set -eu
 if ! command -v java >/dev/null; then
     echo "java is not installed: apt-get install default-jre-headless" >&2

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Claims, LABS, Lab, Record, loadlab};
+use super::{Claims, LABS, Lab, Record, built, loadlab};
 use crate::command::{LONGEST, captured, program, say};
 use crate::root::{root, target};
 use crate::steps::Outcome;
@@ -86,6 +86,7 @@ const FAULTS: [Fault; 6] = [
 /// # Errors
 /// A lab does not run, or its checks do not find the fault.
 pub fn long() -> Outcome {
+    built()?;
     let found = FAULTS.iter().map(|fault| Ok((fault, fault.is_found()?))).collect::<Result<Vec<_>>>()?;
     let missed: Vec<&str> = found.iter().filter(|(_, found)| !found).map(|(fault, _)| fault.what).collect();
     ensure!(missed.is_empty(), "of {} faults not found: {}", FAULTS.len(), missed.join(", "));

@@ -15,6 +15,7 @@ use crate::root::root;
 
 /// Where a table stands in a README: `<!-- figures: PROFILE; COLUMN, COLUMN as HEADING -->` … `<!-- end -->`. A column is a
 /// figure of the record, `ratio of` one (against the case that others are compared with, with the verdict), or `bottleneck`.
+/// `PROFILE across` gives each case a column and each figure a row.
 const BEGIN: &str = "<!-- figures: ";
 const CLOSE: &str = " -->";
 const END: &str = "<!-- end -->";
@@ -90,7 +91,13 @@ fn kept(manifest: &Value, report: &Value) -> Result<(String, String, Value)> {
             let figures = figures.filter(|(_, figure)| figure["median"].is_number()).map(|(name, figure)| {
                 let number = |key: &str| figure[key].as_f64().map(rounded);
                 let (median, min, max) = (number("median"), number("min"), number("max"));
-                (name.clone(), json!({ "unit": figure["unit"], "median": median, "min": min, "max": max }))
+                let mut kept = json!({ "unit": figure["unit"], "median": median, "min": min, "max": max });
+                let trials = figure["trials"].as_array().map_or(&[][..], Vec::as_slice);
+                let known = trials.iter().filter(|trial| trial.is_number()).count();
+                if known < trials.len() {
+                    kept["known_in"] = known.into();
+                }
+                (name.clone(), kept)
             });
             json!({
                 "case": case["name"],
@@ -130,9 +137,11 @@ pub fn with_tables(page: &str, file: &dyn Fn(&str) -> Option<String>) -> Result<
         let (asked, after) = after.split_once(CLOSE).context("`figures` without an end")?;
         let (_, after) = after.split_once(END).with_context(|| format!("{asked}: no `{END}`"))?;
         let (profile, columns) = asked.split_once(';').with_context(|| format!("{asked}: no columns"))?;
+        let (profile, is_across) =
+            profile.strip_suffix(" across").map_or((profile, false), |profile| (profile, true));
         let figures = file(profile).with_context(|| format!("no figures of `{profile}` are kept"))?;
         let figures: Value = serde_json::from_str(&figures).with_context(|| profile.to_owned())?;
-        let table = table(&figures, columns).with_context(|| profile.to_owned())?;
+        let table = table(&figures, columns, is_across).with_context(|| profile.to_owned())?;
         made.push_str(&format!("{before}{BEGIN}{asked}{CLOSE}\n\n{table}\n{END}"));
         profiles.push(profile.to_owned());
         rest = after;
@@ -141,18 +150,28 @@ pub fn with_tables(page: &str, file: &dyn Fn(&str) -> Option<String>) -> Result<
     Ok((made, profiles))
 }
 
-fn table(kept: &Value, columns: &str) -> Result<String> {
+fn table(kept: &Value, columns: &str, is_across: bool) -> Result<String> {
     let columns: Vec<(&str, &str)> = columns
         .split(',')
         .map(|column| column.trim())
         .map(|column| column.split_once(" as ").unwrap_or((column, column)))
         .collect();
-    let headings: Vec<&str> = columns.iter().map(|(_, heading)| *heading).collect();
-    let mut made = format!("| case | {} |\n|---|{}\n", headings.join(" | "), "---|".repeat(columns.len()));
+    let mut rows = vec![columns.iter().map(|(_, heading)| (*heading).to_owned()).collect::<Vec<_>>()];
+    rows[0].insert(0, if is_across { "" } else { "case" }.to_owned());
     for case in kept["cases"].as_array().context("no cases")? {
         let cells = columns.iter().map(|(column, _)| cell(kept, case, column));
-        let cells = cells.collect::<Result<Vec<String>>>()?;
-        made.push_str(&format!("| {} | {} |\n", text(case, "/case"), cells.join(" | ")));
+        let cells = [Ok(text(case, "/case"))].into_iter().chain(cells);
+        rows.push(cells.collect::<Result<Vec<String>>>()?);
+    }
+    if is_across {
+        rows = (0..rows[0].len()).map(|at| rows.iter().map(|row| row[at].clone()).collect()).collect();
+    }
+    let mut made = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        made.push_str(&format!("| {} |\n", row.join(" | ")));
+        if at == 0 {
+            made.push_str(&format!("|{}\n", "---|".repeat(row.len())));
+        }
     }
     let is_invalid = |case: &&Value| text(case, "/verdict") == "invalid";
     let invalid = kept["cases"].as_array().into_iter().flatten().filter(is_invalid);
@@ -203,7 +222,9 @@ fn cell(kept: &Value, case: &Value, column: &str) -> Result<String> {
     let shown = |value: f64| number(value / scale, SHOWN);
     let ends = figure["min"].as_f64().zip(figure["max"].as_f64()).filter(|(min, max)| min != max);
     let range = ends.map_or(String::new(), |(min, max)| format!(" ({} … {})", shown(min), shown(max)));
-    Ok(format!("{}{unit}{range}", shown(median)))
+    // A median of the others would look better than it was.
+    let known = figure["known_in"].as_u64().map_or(String::new(), |known| format!(", known in {known}"));
+    Ok(format!("{}{unit}{range}{known}", shown(median)))
 }
 
 /// What one of the unit is that an amount is shown in, and how it is written.
@@ -307,6 +328,16 @@ mod tests {
         spoiled["cases"][1]["verdict"] = json!("invalid");
         let spoiled = with_tables(page, &|_: &str| Some(spoiled.to_string())).unwrap().0;
         assert!(spoiled.contains("A trial or more of `40%` is INVALID and left out."), "{spoiled}");
+        let across = page.replace("half;", "half across;").replace("old\n", "");
+        let across = with_tables(&across, &file).unwrap().0;
+        assert!(
+            across.contains("|  | control | 40% | control (control) |\n|---|---|---|---|\n| ok/s | 12,346/s"),
+            "{across}"
+        );
+        let mut partly = kept.clone();
+        partly["cases"][1]["figures"]["p50"]["known_in"] = json!(2);
+        let partly = with_tables(page, &|_: &str| Some(partly.to_string())).unwrap().0;
+        assert!(partly.contains("| 1.23 s (0.617 … 2.47), known in 2 |"), "{partly}");
         // Made again it is the same.
         assert_eq!(with_tables(&made, &file).unwrap().0, made);
     }

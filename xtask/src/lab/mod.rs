@@ -3,6 +3,7 @@
 //! with its name. No figure is compared with a source document's.
 
 mod claims;
+pub mod compose;
 mod edge_tiers;
 pub mod faults;
 pub mod figures;
@@ -39,6 +40,8 @@ pub struct Lab {
     pub requests: Option<u64>,
     /// The largest share of requests that may fail: above zero only if limits make the system slow on purpose.
     pub failing: f64,
+    /// Nothing of it is restarted between trials: only the first brings it up, and the last takes it down.
+    pub lives_on: bool,
     /// Assertions about its record in addition to the common ones.
     own: fn(&Record, &mut Claims) -> Result<()>,
     /// Assertions about more than the record: what has to be started for them.
@@ -52,6 +55,7 @@ pub const LABS: &[Lab] = &[
         cases: 6,
         requests: None,
         failing: 0.05,
+        lives_on: false,
         own: edge_tiers::check,
         beside: nothing,
     },
@@ -61,6 +65,7 @@ pub const LABS: &[Lab] = &[
         requests: None,
         // Servers are killed on purpose: the lab itself checks which cases may fail.
         failing: 1.0,
+        lives_on: false,
         own: message_inserts::check,
         beside: message_inserts::beside,
     },
@@ -69,6 +74,7 @@ pub const LABS: &[Lab] = &[
         cases: 6,
         requests: None,
         failing: 0.0,
+        lives_on: false,
         own: index_page::check,
         beside: nothing,
     },
@@ -77,6 +83,7 @@ pub const LABS: &[Lab] = &[
         cases: 3,
         requests: Some(stair_stepper::REQUESTS),
         failing: 0.0,
+        lives_on: false,
         own: stair_stepper::check,
         beside: nothing,
     },
@@ -86,6 +93,7 @@ pub const LABS: &[Lab] = &[
         requests: None,
         // As in message-inserts.
         failing: 1.0,
+        lives_on: false,
         own: trade_processor::check,
         beside: trade_processor::beside,
     },
@@ -195,6 +203,16 @@ fn run(lab: &Lab) -> Outcome {
     (lab.own)(&record, &mut claims)?;
     (lab.beside)(lab, &mut claims)?;
     claims.into_outcome(&format!("{} (record: {})", lab.name, out.display()))
+}
+
+/// The release build, made anew if it is older than its sources.
+///
+/// # Errors
+/// It does not build.
+pub fn built() -> Result<PathBuf> {
+    let ran = shown(&mut cargo(&["build", "--locked", "--release", "--package", "loadlab"]))?;
+    ensure!(ran.status.success(), "cargo build: {}", ran.status);
+    Ok(loadlab())
 }
 
 /// The release build.

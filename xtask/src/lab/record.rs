@@ -129,10 +129,14 @@ impl Record {
         }
     }
 
-    /// The folder of its plan: the lab's, or that of a copy.
+    /// Its plan: the lab's, or that of a copy.
+    fn plan(&self) -> PathBuf {
+        root().join(text(&self.manifest, "/plan_path"))
+    }
+
+    /// The folder of its plan.
     pub fn lab(&self) -> PathBuf {
-        let plan = root().join(text(&self.manifest, "/plan_path"));
-        plan.parent().map(Path::to_path_buf).unwrap_or_default()
+        self.plan().parent().map(Path::to_path_buf).unwrap_or_default()
     }
 
     /// Names of the plan's figures, and what tables multiply each by: shares are shown in percent.
@@ -149,18 +153,20 @@ impl Record {
         claims.same("manifest: cases", array(&self.manifest, "/cases").len(), lab.cases);
         let trials = self.manifest["trials"].as_u64().unwrap_or(0) as usize;
         claims.same("trials on disk", self.trials.len(), lab.cases * trials);
-        let plan = fs::read_to_string(self.lab().join("plan.yaml"))?;
+        let plan = fs::read_to_string(self.plan())?;
         claims.claim(self.manifest["plan_text"] == plan.as_str(), || {
             "manifest: another plan's text".to_owned()
         });
         let scratch = self.dir.join("scratch");
         claims.claim(!scratch.exists(), || format!("{} was left behind", scratch.display()));
-        for trial in &self.trials {
+        for (at, trial) in self.trials.iter().enumerate() {
+            let brings_up = !lab.lives_on || at == 0;
+            let takes_down = !lab.lives_on || at + 1 == self.trials.len();
             trial.check_counts(lab, claims);
             trial.check_ticks(claims);
             trial.check_samples(&self.manifest, claims);
-            trial.check_events(claims);
-            trial.check_files(claims);
+            trial.check_events(brings_up, takes_down, claims);
+            trial.check_files(brings_up, claims);
         }
         Ok(())
     }
@@ -262,13 +268,14 @@ impl Trial {
         }
     }
 
-    /// Up, ready, loaded, down, in this order.
-    fn check_events(&self, claims: &mut Claims) {
+    /// Up, ready, loaded, down, in this order; those that live on are up before, and down later.
+    fn check_events(&self, brings_up: bool, takes_down: bool, claims: &mut Claims) {
         let names: Vec<_> = self.events.iter().filter_map(|e| e["event"].as_str()).collect();
         let mut rest = names.iter();
         // A component killed midway is down before the load's end.
-        let last = (!self.has_acted()).then_some("down");
-        for wanted in ["up", "ready", "load_started", "load_ended"].into_iter().chain(last) {
+        let last = (takes_down && !self.has_acted()).then_some("down");
+        let first = if brings_up { &["up", "ready"][..] } else { &[] };
+        for wanted in first.iter().copied().chain(["load_started", "load_ended"]).chain(last) {
             let found = rest.any(|name| *name == wanted);
             claims.claim(found, || format!("{}: no `{wanted}` in its place among {names:?}", self.case));
         }
@@ -277,15 +284,14 @@ impl Trial {
         }
     }
 
-    fn check_files(&self, claims: &mut Claims) {
-        for (ending, empty) in
-            [("latency.hlog", false), ("examples.jsonl", false), (".out", true), (".err", true)]
-        {
-            let file = self.files.iter().find(|f| f.to_string_lossy().ends_with(ending));
+    fn check_files(&self, brings_up: bool, claims: &mut Claims) {
+        let logs = if brings_up { &[(".out", true), (".err", true)][..] } else { &[] };
+        for (ending, empty) in [("latency.hlog", false), ("examples.jsonl", false)].iter().chain(logs) {
+            let file = self.files.iter().find(|f| f.to_string_lossy().ends_with(*ending));
             let bytes = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
-            let is_of_times = matches!(ending, "latency.hlog" | "examples.jsonl");
+            let is_of_times = matches!(*ending, "latency.hlog" | "examples.jsonl");
             let may_lack = self.is_command() && is_of_times;
-            let good = may_lack || bytes.is_some_and(|bytes| empty || bytes > 0);
+            let good = may_lack || bytes.is_some_and(|bytes| *empty || bytes > 0);
             claims.claim(good, || format!("{}: {ending} is missing or empty", self.case));
         }
     }

@@ -115,8 +115,5 @@ pub fn loadlab(other: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = other {
         return file.canonicalize().with_context(|| file.display().to_string());
     }
-    let mut command = crate::command::cargo(&["build", "--locked", "--release", "--package", "loadlab"]);
-    let ran = crate::command::shown(&mut command)?;
-    ensure!(ran.status.success(), "cargo build: {}", ran.status);
-    Ok(lab::loadlab())
+    lab::built()
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::engine::Engine;
 use super::servers::{out, sources};
 use super::systems::System;
 use crate::command::{captured, program, say};
+use crate::engine::Engine;
 
 /// A run takes seconds; a longer one hangs.
 const LONGEST: Duration = Duration::from_secs(120);

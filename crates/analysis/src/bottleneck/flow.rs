@@ -264,10 +264,15 @@ impl Flow {
 
     /// The component that listens where a URL leads, if there is exactly one.
     pub fn listens_at(&self, url: &str) -> Option<&str> {
-        let port = port_of(url)?.to_string();
-        let at_port = |address: &str| address.rsplit(':').next() == Some(port.as_str());
-        let own = self.listeners.iter().filter(|l| at_port(&l.address)).map(|l| l.component.as_str());
-        let asked = self.asked_by(GENERATOR).filter(|p| at_port(&p.address)).map(|p| p.to.as_str());
+        let (path, port) = (socket_of(url), port_of(url).map(|port| port.to_string()));
+        let is_there = |address: &str| match (path, &port) {
+            (Some(path), _) => is_same_path(path, address),
+            (None, Some(port)) => address.rsplit(':').next() == Some(port.as_str()),
+            (None, None) => false,
+        };
+        let own = self.listeners.iter().filter(|l| is_there(&l.address)).map(|l| l.component.as_str());
+        // Connections to what nobody is known to listen at are called by the address.
+        let asked = self.asked_by(GENERATOR).filter(|p| is_there(&p.address)).map(|p| p.to.as_str());
         let names: BTreeSet<&str> = own.chain(asked).filter(|name| !name.is_empty()).collect();
         names.first().filter(|_| names.len() == 1).copied()
     }
@@ -600,7 +605,7 @@ fn add(pair: &mut Pair, part: &Pair) {
 }
 
 /// The path of `unix:/PATH:/URI`.
-fn socket_of(url: &str) -> Option<&str> {
+pub fn socket_of(url: &str) -> Option<&str> {
     let rest = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("unix:")).and(url.get(5..))?;
     rest.split(':').next().filter(|path| !path.is_empty())
 }

@@ -23,7 +23,7 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
     let in_flight = trial.summary.concurrency_mean;
     let mut names: Vec<&String> =
         trial.order.iter().filter(|n| trial.summary.components.contains_key(*n)).collect();
-    names.extend(trial.summary.components.keys().filter(|n| !trial.order.contains(n)));
+    names.extend(components(trial).filter(|n| !trial.order.contains(n)));
     let held = names.into_iter().filter_map(|name| {
         let files = |inside: bool| {
             let own = trial.samples.iter().filter(|s| s.component == *name);
@@ -77,10 +77,18 @@ pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
 }
 
 fn only(trial: &TrialData<'_>) -> Option<String> {
-    match trial.summary.components.len() {
-        1 => trial.summary.components.keys().next().cloned(),
-        _ => None,
-    }
+    let mut names = components(trial);
+    names.next().filter(|_| names.next().is_none()).cloned()
+}
+
+/// The system's components, without the relays that loadlab puts in front of them.
+fn components<'a>(trial: &'a TrialData<'_>) -> impl Iterator<Item = &'a String> {
+    let all = &trial.summary.components;
+    let is_relay = |name: &String| {
+        let is_planned = trial.order.contains(name);
+        !is_planned && name.strip_suffix("-relay").is_some_and(|component| all.contains_key(component))
+    };
+    all.keys().filter(move |name| !is_relay(name))
 }
 
 /// No saturated resource was found. The text adds what the plan did to the system on purpose.

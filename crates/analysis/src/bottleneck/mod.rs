@@ -148,7 +148,7 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
         let few = inferred::few_at_a_time(trial).filter(|_| !causes::keeps_up(trial));
         found.insert(0, few.unwrap_or_else(|| inferred::inside(trial)));
     }
-    replicas_together(found)
+    replicas_together(trial, found)
 }
 
 /// Components that kept one core busy: by one of their threads, or by what all of them used together, such as those
@@ -209,21 +209,24 @@ fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     full.map(suspect).collect()
 }
 
-/// Replicas of one component with the same problem are reported once, as the first of them.
-fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
-    fn stem(suspect: &Suspect) -> Option<&str> {
-        let name = suspect.who.as_deref()?;
+/// Replicas of one component with the same problem are reported once, as the first of them. What else is known of one
+/// and the same component stays, and so do addresses and probes, which end with a number by chance.
+fn replicas_together(trial: &TrialData<'_>, sorted: Vec<Suspect>) -> Vec<Suspect> {
+    let stem = |suspect: &Suspect| {
+        let name = suspect.who.as_deref().filter(|name| trial.summary.components.contains_key(*name))?;
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        (!stem.is_empty() && stem.len() < name.len()).then_some(stem)
-    }
+        (!stem.is_empty() && stem.len() < name.len()).then(|| stem.to_owned())
+    };
     let mut reported: Vec<(Suspect, Vec<String>)> = Vec::new();
     for suspect in sorted {
         let like = |(first, _): &&mut (Suspect, Vec<String>)| {
-            first.kind == suspect.kind && stem(first).is_some() && stem(first) == stem(&suspect)
+            let are_replicas =
+                stem(first).is_some_and(|own| stem(&suspect).is_some_and(|other| own == other));
+            first.kind == suspect.kind && first.who != suspect.who && are_replicas
         };
         match (reported.iter_mut().find(like), &suspect.who) {
-            (Some((first, others)), Some(name)) => {
-                if first.who.as_ref() != Some(name) && !others.contains(name) {
+            (Some((_, others)), Some(name)) => {
+                if !others.contains(name) {
                     others.push(name.clone());
                 }
             }
@@ -485,9 +488,11 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
 fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let load = during(trial);
     let host = || trial.samples.iter().filter(|s| s.component == "host");
-    let used = Counter::of(host(), crate::components::cpu_s).per_s(load)? / trial.cores.max(1) as f64;
+    // Its counters are those of all cores, of which loadlab may be allowed only some. Older records have just these.
+    let cores = trial.summary.generator.machine_cores.unwrap_or(trial.cores);
+    let used = Counter::of(host(), crate::components::cpu_s).per_s(load)? / cores.max(1) as f64;
     // Within a second or two anything can be busy.
-    if trial.cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
+    if cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
         return None;
     }
     let own = trial.summary.generator.cpu_s / (load.to_s - load.from_s).max(f64::MIN_POSITIVE);
@@ -497,7 +502,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         .chain([("loadlab", own)])
         .collect();
     let ours: f64 = shares.iter().map(|(_, s)| s).sum();
-    let others = (used * trial.cores as f64 - ours).max(0.0);
+    let others = (used * cores as f64 - ours).max(0.0);
     // A machine that others keep busy explains nothing about this system; it is reported, but decides nothing.
     let is_ours = ours >= others;
     shares.push(("others", others));
@@ -509,8 +514,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         who: Some("host".into()),
         at_s: None,
         text: format!(
-            "the machine: its {} cores were busy for {} of the time (in cores: {})",
-            trial.cores,
+            "the machine: its {cores} cores were busy for {} of the time (in cores: {})",
             percent(used.min(1.0)),
             words.join(", ")
         ),
@@ -530,7 +534,8 @@ fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<S
         f.get(Failure::Connect) + f.get(Failure::Reset) > 0
     });
     let mut found = Vec::new();
-    let host = s.load.url.split('/').nth(2).filter(|h| !h.is_empty()).unwrap_or("the target");
+    let host = flow::socket_of(&s.load.url).or_else(|| s.load.url.split('/').nth(2));
+    let host = host.filter(|host| !host.is_empty()).unwrap_or("the target");
     let host = flow.and_then(|flow| flow.listens_at(&s.load.url)).unwrap_or(host);
     let mut say = |share: f64, text: String| {
         found.push(Suspect {

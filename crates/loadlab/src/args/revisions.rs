@@ -67,7 +67,7 @@ pub enum AbFormat {
     loadlab bisect v1.4..HEAD plan.yaml --figure 'p99 of POST /order' --budget 30m\n  \
     git bisect run loadlab bisect --exec plan.yaml\n\n\
     Exit codes: 0 found · 6 not certain, or good and bad do not differ · else as for `run`. With --exec those of \
-    `git bisect run`: 0, 1, and 125 for what cannot be measured.")]
+    `git bisect run`: 0, 1, 125 for what cannot be measured, 128 to stop.")]
 pub struct BisectArgs {
     /// A good revision and a later bad one; the plan with --exec
     #[arg(value_name = "GOOD..BAD")]
@@ -99,7 +99,7 @@ pub struct BisectArgs {
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request", hide_short_help = true)]
     pub resolve: Vec<loadlab_load::target::Resolved>,
     /// Trials at most
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(8..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = BisectArgs::AT_MOST, value_parser = clap::value_parser!(u32).range(8..=10_000))]
     pub at_most: u32,
     /// No trial begins after this time
     #[arg(long, value_name = "T", value_parser = positive_duration)]
@@ -115,7 +115,9 @@ pub struct BisectArgs {
     /// By what the plan expects.
     #[arg(long)]
     pub exec: bool,
-    /// Folder for the records [default: ./loadlab-runs/NAME-TIME]
+    /// Folder for records [default: ./loadlab-runs/NAME-bisect-TIME]
+    ///
+    /// With --exec: NAME-TIME.
     #[arg(short, long, value_name = "DIR", value_parser = text_path, help_heading = "Result")]
     pub out: Option<PathBuf>,
     /// Print the result as one JSON document
@@ -124,4 +126,21 @@ pub struct BisectArgs {
     /// Suppress progress output
     #[arg(short, long, help_heading = "Result")]
     pub quiet: bool,
+}
+
+impl BisectArgs {
+    /// The default of `--at-most`.
+    const AT_MOST: u32 = 100;
+
+    /// An option that is for a search, while `--exec` measures one tree. Not refused as other mistakes in the command line
+    /// are: git takes their exit code for a bad revision.
+    pub fn not_with_exec(&self) -> Option<&'static str> {
+        let given = [
+            ("--budget", self.budget.is_some()),
+            ("--at-most", self.at_most != Self::AT_MOST),
+            ("--confidence", share("95%") != Ok(self.confidence)),
+            ("--allow-dirty", self.allow_dirty),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_load::LoadSpec;
+use loadlab_load::journey::script::Script;
 use loadlab_load::resident;
 use loadlab_load::spec::Model;
 use loadlab_load::target::Allowed;
@@ -87,8 +88,8 @@ pub fn command(args: &AgentArgs) -> Ended {
         told: Mutex::default(),
     });
     let served = serve(&options, &loads, &|text| exit::line(text), &|| cancel.is_cancelled());
-    if args.once && args.spool.is_none() {
-        // Only if it is empty.
+    if args.spool.is_none() {
+        // Only if it is empty: reports that the coordinator does not have yet stay.
         let _ = std::fs::remove_dir(&options.spool);
     }
     match served {
@@ -194,9 +195,13 @@ impl Loads for PlannedLoads {
     }
 
     fn accepts(&self, part: &LoadSpec) -> Result<(), String> {
-        let all = part.elsewhere.before + part.threads as u64 + part.elsewhere.after;
-        if let (Model::Open { rate_per_s, .. }, Some(most)) = (&part.model, self.max_rate) {
-            let own = rate_per_s * part.threads as f64 / all as f64;
+        if let Some(most) = self.max_rate {
+            let Some(own) = most_per_s(part) else {
+                return Err(format!(
+                    "its users send as fast as they are answered, and it may send {most} requests a second \
+                     (--max-rate): with a `pace`, or a `think` time after every step, they have a limit"
+                ));
+            };
             if own > most {
                 return Err(format!(
                     "its part is {own:.0} requests a second, and it may send {most} (--max-rate)"
@@ -210,5 +215,122 @@ impl Loads for PlannedLoads {
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// How many requests a second a part sends at most, on average, without redirects; `None` if nothing limits it. Users who
+/// pause send no more than if they were answered at once.
+fn most_per_s(part: &LoadSpec) -> Option<f64> {
+    let busy = part.busy_threads();
+    let before = part.elsewhere.before.min(busy);
+    let own = (part.elsewhere.before + part.threads as u64).min(busy) - before;
+    match &part.model {
+        Model::Open { rate_per_s, .. } => {
+            // A user that arrives makes a whole journey.
+            let journey = part.journey.as_ref().filter(|journey| journey.sessions).map(|j| &j.course);
+            let each = journey.map_or(1, |course| {
+                let round = if course.weights.is_empty() { course.round } else { 1 };
+                u64::from(course.before) + u64::from(round) * course.rounds + u64::from(course.after)
+            });
+            Some(rate_per_s * each as f64 * own as f64 / busy as f64)
+        }
+        Model::Closed { users } => {
+            let users = (users.div_ceil(busy) * own) as f64;
+            let of_script = |script: &Script| script.think.unwrap_or(part.think).mean_ns().unwrap_or(0);
+            let scripts = part.journey.iter().flat_map(|journey| &journey.scripts);
+            // Users whose steps fail may make one of them again and again.
+            let think_ns = scripts.map(of_script).min().unwrap_or(part.think.mean_ns().unwrap_or(0));
+            let each_ns = part.pace_ns.unwrap_or(think_ns);
+            (each_ns > 0).then(|| users * 1e9 / each_ns as f64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_load::journey::capture::Slots;
+    use loadlab_load::journey::order::StepOrder;
+    use loadlab_load::journey::script::Journey;
+    use loadlab_load::spec::Elsewhere;
+    use loadlab_load::{Arrivals, Until, WhenBehind};
+    use loadlab_record::schedule::Think;
+
+    use super::*;
+
+    const CLOSED: Model = Model::Closed { users: 10 };
+    const OPEN: Model = Model::Open {
+        rate_per_s: 100.0,
+        arrivals: Arrivals::Constant,
+        when_behind: WhenBehind::Queue,
+        max_in_flight: 1000,
+    };
+
+    /// A part of two of four threads.
+    fn part(model: Model) -> LoadSpec {
+        let address = "127.0.0.1:80".parse().expect("an address");
+        let spec = LoadSpec::new(model, Until::Elapsed(1_000_000_000), Vec::new(), address);
+        LoadSpec { threads: 2, elsewhere: Elsewhere { before: 2, after: 0 }, ..spec }
+    }
+
+    fn journey(thinks: &[Option<Think>], sessions: bool) -> Option<Box<Journey>> {
+        let script = |think: &Option<Think>| Script { think: *think, ..Script::plain() };
+        let round = thinks.len() as u32;
+        Some(Box::new(Journey {
+            course: StepOrder { before: 1, round: round - 1, rounds: 1, ..StepOrder::default() },
+            scripts: thinks.iter().map(script).collect(),
+            sites: Vec::new(),
+            cookies: false,
+            feeds: Vec::new(),
+            dealings: Vec::new(),
+            shared: Slots::new(0),
+            own: 0,
+            remembered: Vec::new(),
+            numbers: Vec::new(),
+            sessions,
+            unix_ns: None,
+        }))
+    }
+
+    #[test]
+    fn the_rate_of_a_part_is_that_of_its_requests() {
+        let half_s = Think::Constant(500_000_000);
+        assert_eq!(most_per_s(&part(OPEN)), Some(50.0));
+        let steps = [None, None, None];
+        assert_eq!(most_per_s(&LoadSpec { journey: journey(&steps, false), ..part(OPEN) }), Some(50.0));
+        assert_eq!(most_per_s(&LoadSpec { journey: journey(&steps, true), ..part(OPEN) }), Some(150.0));
+        // Nothing limits users who do not pause, or not after every step.
+        assert_eq!(most_per_s(&part(CLOSED)), None);
+        let some = [Some(half_s), Some(Think::None), Some(half_s)];
+        assert_eq!(most_per_s(&LoadSpec { journey: journey(&some, false), ..part(CLOSED) }), None);
+        assert_eq!(
+            most_per_s(&LoadSpec { journey: journey(&some, false), think: half_s, ..part(CLOSED) }),
+            None
+        );
+        // Of ten users two of four threads have six at most.
+        assert_eq!(most_per_s(&LoadSpec { think: half_s, ..part(CLOSED) }), Some(12.0));
+        assert_eq!(
+            most_per_s(&LoadSpec { journey: journey(&steps, false), think: half_s, ..part(CLOSED) }),
+            Some(12.0)
+        );
+        assert_eq!(most_per_s(&LoadSpec { pace_ns: Some(2_000_000_000), ..part(CLOSED) }), Some(3.0));
+        // One user is one thread's, and these have none.
+        let one = LoadSpec { think: half_s, ..part(Model::Closed { users: 1 }) };
+        assert_eq!(most_per_s(&one), Some(0.0));
+    }
+
+    #[test]
+    fn an_agent_with_a_limit_refuses_what_has_none() {
+        let with = |max_rate: f64| PlannedLoads {
+            allow_hosts: Vec::new(),
+            trusts_plan: false,
+            max_rate: Some(max_rate),
+            max_connections: None,
+            told: Mutex::default(),
+        };
+        let why = with(1e9).accepts(&part(CLOSED)).expect_err("nothing limits it");
+        assert!(why.contains("as fast as they are answered") && why.contains("--max-rate"), "{why}");
+        let why = with(49.0).accepts(&part(OPEN)).expect_err("it is too much");
+        assert_eq!(why, "its part is 50 requests a second, and it may send 49 (--max-rate)");
+        assert_eq!(with(50.0).accepts(&part(OPEN)), Ok(()));
     }
 }

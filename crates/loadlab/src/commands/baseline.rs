@@ -9,7 +9,7 @@ use crate::args::BaselineArgs;
 use crate::exit::Ended;
 use crate::output;
 use crate::runs::baselines::{Baselines, place_of};
-use crate::runs::found;
+use crate::runs::{found, is_run};
 
 /// `loadlab baseline`.
 pub fn command(args: &BaselineArgs) -> Ended {
@@ -45,9 +45,12 @@ fn done(args: &BaselineArgs) -> Result<String, String> {
 /// Works on the name in the list only: a run that cannot be read, or is gone, can still be removed from it.
 fn remove(run: &Path, runs: &Path) -> Result<String, String> {
     let dir = found(run, runs)?;
-    let (folder, name) = match dir.is_dir() {
-        true => place_of(&dir)?,
-        false => (runs.to_owned(), dir.to_string_lossy().into_owned()),
+    let (folder, name) = match (dir.parent(), dir.file_name()) {
+        _ if is_run(&dir) => place_of(&dir)?,
+        (Some(above), Some(name)) if !above.as_os_str().is_empty() => {
+            (above.to_owned(), name.to_string_lossy().into_owned())
+        }
+        _ => (runs.to_owned(), dir.to_string_lossy().into_owned()),
     };
     let mut all = Baselines::of(&folder)?;
     let plan = all.runs.iter().find(|(_, baseline)| **baseline == name).map(|(plan, _)| plan.clone());

@@ -13,13 +13,16 @@ use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::schedule::Think;
 use loadlab_record::summary::Ended as LoadEnded;
+use loadlab_record::units::format_duration_ns;
 use loadlab_run::preflight;
 use loadlab_run::{
     Bench, BenchError, BenchResult, Targets, TlsWords, Via, Watch, bench, http2_heads, parse_expressions,
     read_urls, requests_for_urls, tls_spec,
 };
 use loadlab_system::{ProcessId, open_files};
+use serde_json::json;
 
+use super::not_measured::Documents;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
 use crate::exit::{Ended, note};
@@ -33,9 +36,14 @@ pub const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
 
 /// Runs it.
 pub fn command(args: &BenchArgs) -> Ended {
-    let order = match order_of(args) {
-        Ok(order) => order,
+    let watch = match watch_of(&args.watch) {
+        Ok(watch) => watch,
         Err(ended) => return ended,
+    };
+    let order = match order_of(args, watch) {
+        Ok(order) => order,
+        Err((Exit::BadPlan, why)) => return Ended::error(Exit::BadPlan, why),
+        Err((exit, why)) => return documents(args).not_measured(exit, why),
     };
     resident::leave_start_behind();
     let cancel = match signals::cancel_on_signal() {
@@ -71,9 +79,14 @@ pub fn command(args: &BenchArgs) -> Ended {
     view.done();
     let (ended, result) = match result {
         Ok(result) => (finish(args, &result), Some(result)),
-        Err(BenchError::Target(error)) if error.is_usage() => (Ended::error(Exit::BadPlan, error), None),
-        Err(error @ BenchError::Samples { .. }) => (Ended::error(Exit::BadPlan, error), None),
-        Err(error) => (Ended::error(Exit::CouldNotRun, error), None),
+        Err(error) => {
+            let is_usage = match &error {
+                BenchError::Target(error) => error.is_usage(),
+                error => matches!(error, BenchError::Samples { .. }),
+            };
+            let exit = if is_usage { Exit::BadPlan } else { Exit::CouldNotRun };
+            (documents(args).not_measured(exit, error), None)
+        }
     };
     let page = || result.map(|result| ui::bench::page(&title, &args.expect, result));
     view.turn(ended, args.ui.wait(), &cancel, page)
@@ -121,7 +134,7 @@ fn opening(order: &Bench, args: &BenchArgs) -> String {
         None => order.url.clone(),
     };
     let long = match order.spec.until {
-        Until::Elapsed(ns) => format!("for {}", loadlab_record::units::format_duration_ns(ns as f64)),
+        Until::Elapsed(ns) => format!("for {}", format_duration_ns(ns as f64)),
         Until::Requests(n) | Until::Repeats(n) => format!("until {n} requests"),
     };
     mask::text(&format!("{what}: {who} {long}")).into_owned()
@@ -139,14 +152,20 @@ pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
     Ok(Watch { finds: !args.no_watch, processes })
 }
 
+/// The documents that were asked for.
+fn documents(args: &BenchArgs) -> Documents<'_> {
+    Documents { name: "loadlab bench", junit: args.junit.as_deref(), json: args.json.then(|| json!({})) }
+}
+
 /// The bench that the options define.
-fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
-    let usage = |message: String| Ended::error(Exit::BadPlan, message);
+fn order_of(args: &BenchArgs, watch: Watch) -> Result<Bench, (Exit, String)> {
+    let usage = |message: String| (Exit::BadPlan, message);
     let urls = urls_of(args).map_err(usage)?;
     let body = body_of(args.request.body.as_deref()).map_err(usage)?;
     let method = args.request.method();
     let expect = expressions("--expect", &args.expect).map_err(usage)?;
     let stop_when = expressions("--stop-when", &args.stop_when).map_err(usage)?;
+    check_ramp(args).map_err(usage)?;
     check_connections(args).map_err(usage)?;
     check_http2(args).map_err(usage)?;
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
@@ -160,7 +179,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all: args.request.http2 });
     let targets = requests_for_urls(&urls, &parts, &allowed, via).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
-        Ended::error(exit, error)
+        (exit, error.to_string())
     })?;
     let Targets { requests, hosts, sites, proxy } = targets;
     let http2 = http2_of(args, &urls, &parts).map_err(usage)?;
@@ -174,7 +193,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         stop_when,
         names: allowed.names,
         samples: args.samples.clone(),
-        watch: watch_of(&args.watch)?,
+        watch,
         spec: LoadSpec {
             name: "bench".to_owned(),
             model: model_of(args),
@@ -248,9 +267,23 @@ fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
 pub fn check_options(args: &BenchArgs) -> Result<(), String> {
     expressions("--expect", &args.expect)?;
     expressions("--stop-when", &args.stop_when)?;
+    check_ramp(args)?;
     check_connections(args)?;
     check_cpus(args.cpus.as_ref().map(|c| c.0.as_slice()).unwrap_or_default())?;
     check_http2(args)
+}
+
+/// The ramp is part of the load, as in a plan.
+fn check_ramp(args: &BenchArgs) -> Result<(), String> {
+    let duration_ns = args.duration.unwrap_or(DEFAULT_DURATION_NS);
+    if args.requests.is_some() || args.ramp <= duration_ns {
+        return Ok(());
+    }
+    let [ramp, duration] = [args.ramp, duration_ns].map(|ns| format_duration_ns(ns as f64));
+    let default = if args.duration.is_none() { " by default" } else { "" };
+    Err(format!(
+        "--ramp {ramp} is longer than the load: --duration is {duration}{default}\nhint: the ramp is part of the duration"
+    ))
 }
 
 /// Each request in flight needs its own connection.

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::bisect::{Bisection, Next};
+use loadlab_analysis::judge::could_not_run;
 use loadlab_plan::{Options, Plan, Revision};
+use loadlab_record::Failure;
 use loadlab_record::expr::NumberKind;
+use loadlab_record::figure::FigureValue;
 use loadlab_record::manifest::{FigureFacts, RevisionFacts};
 use loadlab_record::summary::{Ended as LoadEnded, Summary, Verdict};
 use loadlab_record::units::{plural, significant};
@@ -24,12 +27,14 @@ use super::run::{GUARDIAN, default_out, own_exe, usual};
 use crate::args::{self, BisectArgs, PlanArgs, PlanChoice};
 use crate::exit::{self, Ended, note};
 use crate::live::words;
-use crate::{output, signals};
+use crate::{mask, output, signals};
 
 /// Trials of a revision that may be INVALID one after the other.
 const MOST_INVALID: usize = 3;
 /// What `git bisect run` takes for "cannot be tested".
 const SKIP: u8 = 125;
+/// The first code that ends `git bisect run`; most below it mean "bad", including those of our own errors.
+const STOP: u8 = 128;
 
 /// Runs it.
 pub fn command(args: &BisectArgs) -> Ended {
@@ -55,19 +60,36 @@ fn choice(args: &BisectArgs, set: Vec<(String, String)>) -> PlanChoice {
 
 /// One trial of the present tree, with an exit code for `git bisect run`.
 fn once(args: &BisectArgs) -> Ended {
+    if let Some(option) = args.not_with_exec() {
+        let why = format!("{option} is for a search, and --exec measures one tree\nhint: leave it out");
+        return Ended::error(Exit::BadPlan, why).with_code(STOP);
+    }
     let plan = PlanArgs { plan: PathBuf::from(&args.first), choice: choice(args, args.set.clone()) };
     let read = match check::read_plan(&plan) {
         Ok(read) => read,
-        // git stops at codes from 128 on: a plan that is wrong is wrong at all revisions.
-        Err(ended) => return ended.with_code(128),
+        // A plan that is wrong is wrong at all revisions.
+        Err(ended) => return ended.with_code(STOP),
     };
+    if let Err(why) = of_no_revisions(&read.plan) {
+        return Ended::error(Exit::BadPlan, why).with_code(STOP);
+    }
+    if expects_nothing(&read.plan) {
+        let why = "the plan expects nothing, so no revision is bad\nhint: give it `expect`, such as `p99 < 50ms`; \
+                   without it, `loadlab bisect GOOD..BAD PLAN --figure NAME` finds what changed a figure";
+        return Ended::error(Exit::BadPlan, why).with_code(STOP);
+    }
+    // If it cannot be raised, it stays, and the trial's failures report the consequences.
+    let _ = open_files::raise();
     let how = match how_of(args, &read, args.out.clone().unwrap_or_else(|| default_out(&read.plan.name))) {
         Ok(how) => how,
-        Err(ended) => return ended,
+        Err(ended) => return ended.with_code(STOP),
     };
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
-        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+        Err(error) => {
+            return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}"))
+                .with_code(STOP);
+        }
     };
     let (exit, why) = match conduct(&read.plan, &how, &cancel, &|_| {}) {
         Ok(result) => (result.exit, result.trials.iter().find_map(|trial| trial.failure.clone())),
@@ -82,10 +104,22 @@ fn once(args: &BisectArgs) -> Ended {
     let code = match exit {
         Exit::Ok => 0,
         Exit::Failed => 1,
-        Exit::BadPlan | Exit::Interrupted => 128,
+        Exit::BadPlan | Exit::Interrupted => STOP,
         Exit::NotUp | Exit::Invalid | Exit::CouldNotRun | Exit::Undecided => SKIP,
     };
     Ended::with(exit).with_code(code)
+}
+
+/// Refuses a plan that compares revisions: which ones are measured is decided here, or by git.
+fn of_no_revisions(plan: &Plan) -> Result<(), String> {
+    let hint = "leave them out of the plan: --set revisions=null";
+    let why = "the plan compares revisions, and a bisection measures one after the other";
+    if plan.revisions.is_empty() { Ok(()) } else { Err(format!("{why}\nhint: {hint}")) }
+}
+
+/// Every trial would pass, however slow its revision is. A search fails where its lowest level does.
+fn expects_nothing(plan: &Plan) -> bool {
+    plan.cases().iter().all(|case| case.expect.is_empty() && case.find.is_none())
 }
 
 /// `p99 of POST /order` as conditions have it, and every other figure as it is.
@@ -106,6 +140,7 @@ fn with_figure(args: &BisectArgs, plan: &Path) -> Result<(ReadPlan, PlanChoice, 
         Ok::<_, Ended>((read, choice))
     };
     let (mut read, mut choice) = read_with(args.set.clone())?;
+    of_no_revisions(&read.plan).map_err(|why| Ended::error(Exit::BadPlan, why))?;
     let has = |plan: &Plan| plan.cases().iter().all(|c| c.figures.iter().any(|f| f.name == args.figure));
     if !has(&read.plan) {
         let figures = json!({ args.figure.as_str(): formula(&args.figure) }).to_string();
@@ -139,18 +174,33 @@ struct Search<'a> {
     cancel: Cancel,
     /// Of each revision that is built.
     built: Vec<bool>,
-    /// Revision, value, record.
-    trials: Vec<(usize, f64, PathBuf)>,
+    trials: Vec<Trial>,
     /// Revision, and why it is skipped.
     skipped: Vec<(usize, String)>,
     made: usize,
 }
 
+/// A trial that counts.
+struct Trial {
+    revision: usize,
+    reading: Reading,
+    record: PathBuf,
+}
+
+/// What a trial says of the figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Reading {
+    value: f64,
+    /// It is more than that: it falls among requests that never ended.
+    is_at_least: bool,
+}
+
 /// A trial of a revision.
+#[derive(Debug)]
 enum Measured {
-    Value(f64),
+    Value(Reading),
     Invalid,
-    /// It does not build, or does not come up.
+    /// It does not build, does not come up, or nothing can connect to it.
     Skipped(String),
 }
 
@@ -218,10 +268,11 @@ impl Search<'_> {
                 break Next::NotCertain(search.likeliest());
             }
             match self.measure(revision)? {
-                Measured::Value(value) => {
+                Measured::Value(reading) => {
                     invalid = 0;
-                    search.measured(revision, self.on_scale(value)?);
-                    self.tell(revision, value, &search);
+                    search.measured(revision, self.on_scale(reading.value)?);
+                    self.tell(revision, reading, &search);
+                    self.check_bounds()?;
                 }
                 Measured::Invalid if invalid + 1 < MOST_INVALID => invalid += 1,
                 Measured::Invalid => {
@@ -280,38 +331,36 @@ impl Search<'_> {
         }
         let Some(trial) = result.trials.into_iter().next() else { return Ok(Measured::Invalid) };
         let why = trial.failure.as_deref().map(first_line);
-        match (trial.summary, result.exit) {
-            (None, Exit::CouldNotRun) => Err(Ended::error(Exit::CouldNotRun, why.unwrap_or_default())),
-            (None, _) => Ok(Measured::Skipped(why.unwrap_or_else(|| "nothing was measured".to_owned()))),
-            (Some(_), Exit::CouldNotRun) => Err(Ended::error(Exit::CouldNotRun, why.unwrap_or_default())),
-            (Some(summary), _) if !matches!(summary.ended, LoadEnded::Complete | LoadEnded::Stopped) => {
-                Ok(Measured::Skipped(why.unwrap_or_else(|| "the system broke during the load".to_owned())))
-            }
-            (Some(summary), _) if summary.verdict == Verdict::Invalid => Ok(Measured::Invalid),
-            (Some(summary), _) => match self.value(&summary) {
-                Ok(value) => {
-                    self.trials.push((revision, value, out));
-                    Ok(Measured::Value(value))
-                }
-                Err(why) => Err(Ended::error(Exit::Undecided, why)),
-            },
-        }
+        let summary = match usable(trial.summary, result.exit, why) {
+            Ok(summary) => summary,
+            Err(Unusable::Measured(measured)) => return Ok(measured),
+            Err(Unusable::Trouble(why)) => return Err(Ended::error(Exit::CouldNotRun, why)),
+        };
+        let name = &self.figure.name;
+        let reading =
+            reading_of(name, summary.figures.get(name)).map_err(|why| Ended::error(Exit::Undecided, why))?;
+        self.trials.push(Trial { revision, reading, record: out });
+        Ok(Measured::Value(reading))
     }
 
-    fn value(&self, summary: &Summary) -> Result<f64, String> {
-        let name = &self.figure.name;
-        let figure = summary.figures.get(name);
-        figure.and_then(|figure| figure.value).ok_or_else(|| {
-            let few = figure.and_then(|figure| figure.few);
-            let why = match few {
-                Some(few) => format!("it needs {} requests, and there were {}", few.needed, few.samples),
-                None => {
-                    figure.and_then(|f| f.note.clone()).unwrap_or_else(|| "nothing reports it".to_owned())
-                }
-            };
-            let hint = "a longer load, or a figure that takes fewer requests";
-            format!("`{name}` is not known in a trial: {why}\nhint: {hint}")
-        })
+    /// Ends the search where a figure that is only known to be more than something may mislead it.
+    fn check_bounds(&self) -> Result<(), Ended> {
+        let on_scale = |value: f64| if self.is_ratio() { value.ln() } else { value };
+        let all: Vec<(usize, Reading)> = self
+            .trials
+            .iter()
+            .map(|t| (t.revision, Reading { value: on_scale(t.reading.value), ..t.reading }))
+            .collect();
+        let Some(place) = misleading(&all, self.revisions.len() - 1) else { return Ok(()) };
+        let Trial { revision, reading, .. } = &self.trials[place];
+        let why = format!(
+            "`{}` is only known to be {} in a trial of {}, because requests never ended, and that does not tell the \
+             ends apart\nhint: a longer load, or a figure that falls among requests that end, such as `p50`",
+            self.figure.name,
+            self.worded(*reading),
+            self.named(*revision)
+        );
+        Err(Ended::error(Exit::Undecided, why))
     }
 
     /// Times, rates and sizes by their logarithm; shares as they are.
@@ -342,11 +391,15 @@ impl Search<'_> {
     }
 
     fn shown(&self, value: f64) -> String {
-        let value = loadlab_record::figure::FigureValue { value: Some(value), ..Default::default() };
-        words::figure(&self.figure, &value)
+        words::figure(&self.figure, &FigureValue { value: Some(value), ..Default::default() })
     }
 
-    fn tell(&self, revision: usize, value: f64, search: &Bisection) {
+    fn worded(&self, reading: Reading) -> String {
+        let least = if reading.is_at_least { "at least " } else { "" };
+        format!("{least}{}", self.shown(reading.value))
+    }
+
+    fn tell(&self, revision: usize, reading: Reading, search: &Bisection) {
         let likeliest = search.likeliest();
         let so_far = match likeliest.first() {
             Some((k, p)) if *p >= 0.1 => {
@@ -355,7 +408,7 @@ impl Search<'_> {
             _ => String::new(),
         };
         let number = search.trials();
-        self.say(&format!("[{number}] {}: {}{so_far}", self.named(revision), self.shown(value)));
+        self.say(&format!("[{number}] {}: {}{so_far}", self.named(revision), self.worded(reading)));
     }
 
     fn shift(&self, search: &Bisection, first_bad: usize) -> Option<f64> {
@@ -373,8 +426,9 @@ impl Search<'_> {
         let exit = if verdict == "found" { Exit::Ok } else { Exit::Undecided };
         let document = self.document(verdict, named, search, exit);
         let file = self.out.join("bisect.json");
-        let text = format!("{document:#}\n");
-        std::fs::create_dir_all(&self.out).and_then(|()| std::fs::write(&file, text)).map_err(|error| {
+        let made =
+            std::fs::create_dir_all(&self.out).and_then(|()| std::fs::write(&file, masked(&document)?));
+        made.map_err(|error| {
             Ended::error(Exit::CouldNotRun, format!("cannot write {}: {error}", file.display()))
         })?;
         match self.args.json {
@@ -387,9 +441,20 @@ impl Search<'_> {
     fn print(&self, verdict: &str, named: &[(usize, f64)], search: &Bisection) {
         let figure = &self.figure.name;
         let trials = plural(search.trials() as u64, "trial", "trials");
+        // Those at the higher end: the difference is larger than what is known of it.
+        let is_at_least = self.trials.iter().any(|trial| trial.reading.is_at_least);
+        let further = |is_up: bool| match (is_at_least, is_up) {
+            (false, _) => "",
+            (true, true) => ", or more",
+            (true, false) => ", or less",
+        };
         let by = |k: usize| match (self.shift(search, k), self.is_ratio()) {
-            (Some(ratio), true) => format!(", {figure} {} × from there", significant(ratio, 3)),
-            (Some(points), false) => format!(", {figure} {:+.2} points from there", points * 100.0),
+            (Some(ratio), true) => {
+                format!(", {figure} {} × from there{}", significant(ratio, 3), further(ratio > 1.0))
+            }
+            (Some(points), false) => {
+                format!(", {figure} {:+.2} points from there{}", points * 100.0, further(points > 0.0))
+            }
             (None, _) => String::new(),
         };
         let together: f64 = named.iter().map(|(_, p)| p).sum();
@@ -422,13 +487,14 @@ impl Search<'_> {
         terminal::hanging(&mut lines, "", &line, output::out_width(), str::to_owned);
         output::print(&format!("{lines}\n"));
         for (revision, known) in self.revisions.iter().enumerate() {
-            let mut own: Vec<f64> = self.trials.iter().filter(|t| t.0 == revision).map(|t| t.1).collect();
-            own.sort_by(f64::total_cmp);
+            let own = self.trials.iter().filter(|trial| trial.revision == revision);
+            let mut own: Vec<Reading> = own.map(|trial| trial.reading).collect();
+            own.sort_by(|a, b| a.value.total_cmp(&b.value));
             let skipped = self.skipped.iter().find(|skipped| skipped.0 == revision);
             let mark = if named.iter().any(|(k, p)| *k == revision && *p >= 0.1) { "→" } else { " " };
             let text = match (own.get(own.len() / 2), skipped) {
                 (Some(median), _) => {
-                    format!("{}, {}", self.shown(*median), plural(own.len() as u64, "trial", "trials"))
+                    format!("{}, {}", self.worded(*median), plural(own.len() as u64, "trial", "trials"))
                 }
                 (None, Some((_, why))) => format!("skipped: {why}"),
                 (None, None) => continue,
@@ -446,8 +512,11 @@ impl Search<'_> {
             of[key] = value;
             of
         };
-        let trial = |(k, value, record): &(usize, f64, PathBuf)| {
-            let mut of = with(*k, "value", json!(value));
+        let trial = |Trial { revision, reading, record }: &Trial| {
+            let mut of = with(*revision, "value", json!(reading.value));
+            if reading.is_at_least {
+                of["is_at_least"] = json!(true);
+            }
             of["record"] = json!(record.display().to_string());
             of
         };
@@ -467,6 +536,81 @@ impl Search<'_> {
     }
 }
 
+/// Why a trial gives no value.
+#[derive(Debug)]
+enum Unusable {
+    /// It says something of its revision, or can be made again.
+    Measured(Measured),
+    /// It says nothing of its revision, and others would fare no better.
+    Trouble(String),
+}
+
+/// The summary of a trial that counts.
+fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Result<Summary, Unusable> {
+    let skipped =
+        |or: &str| Unusable::Measured(Measured::Skipped(why.clone().unwrap_or_else(|| or.to_owned())));
+    let trouble = || Unusable::Trouble(why.clone().unwrap_or_default());
+    let Some(summary) = summary else {
+        return Err(if exit == Exit::CouldNotRun { trouble() } else { skipped("nothing was measured") });
+    };
+    match exit {
+        Exit::CouldNotRun if is_unreachable(&summary) => Err(skipped("nothing can connect to it")),
+        Exit::CouldNotRun => Err(trouble()),
+        _ if !matches!(summary.ended, LoadEnded::Complete | LoadEnded::Stopped) => {
+            Err(skipped("the system broke during the load"))
+        }
+        _ if summary.verdict == Verdict::Invalid => Err(Unusable::Measured(Measured::Invalid)),
+        _ => Ok(summary),
+    }
+}
+
+/// The revision's system came up and lets no one connect. Out of ports or files, it would be this machine instead.
+fn is_unreachable(summary: &Summary) -> bool {
+    let connections = &summary.connections;
+    let never_connected = connections.opened + connections.reused == 0;
+    let refused = summary.failures.get(Failure::Connect) > 0 && never_connected;
+    connections.own_limits.total() == 0 && (could_not_run(summary) || refused)
+}
+
+/// The value of a figure in a trial. What falls among requests that never ended is known from below.
+fn reading_of(name: &str, figure: Option<&FigureValue>) -> Result<Reading, String> {
+    let exact = figure.and_then(|f| f.value).map(|value| Reading { value, is_at_least: false });
+    let least = || Some(Reading { value: figure?.at_least?, is_at_least: true });
+    exact.or_else(least).ok_or_else(|| {
+        let few = figure.and_then(|figure| figure.few);
+        let why = match few {
+            Some(few) => format!("it needs {} requests, and there were {}", few.needed, few.samples),
+            None => figure.and_then(|f| f.note.clone()).unwrap_or_else(|| "nothing reports it".to_owned()),
+        };
+        let hint = "a longer load, or a figure that takes fewer requests";
+        format!("`{name}` is not known in a trial: {why}\nhint: {hint}")
+    })
+}
+
+/// The first trial whose value is only known from below and may lead astray if it is taken as it is. It may not where it
+/// is nearer to the higher end than to the lower one: the true value is even further on that side. All values are on the
+/// scale of the search. As long as only one end is measured, nothing can be said.
+fn misleading(trials: &[(usize, Reading)], last: usize) -> Option<usize> {
+    let level = |end: usize| {
+        let mut own: Vec<f64> = trials.iter().filter(|t| t.0 == end).map(|t| t.1.value).collect();
+        own.sort_by(f64::total_cmp);
+        own.get(own.len() / 2).copied()
+    };
+    let (good, bad) = (level(0)?, level(last)?);
+    let lower = if good <= bad { 0 } else { last };
+    let middle = (good + bad) / 2.0;
+    trials.iter().position(|(revision, reading)| {
+        reading.is_at_least && (*revision == lower || reading.value <= middle)
+    })
+}
+
+/// The document as a file: a command line that failed may hold a secret.
+fn masked(document: &Value) -> std::io::Result<Vec<u8>> {
+    let mut text = mask::secrets().json_pretty(document)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
 fn percent(share: f64) -> String {
     // What is nearly sure is not 100 %.
     format!("{:.0} %", (share * 100.0).min(99.0))
@@ -474,4 +618,125 @@ fn percent(share: f64) -> String {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::quantile::FewSamples;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_that_expects_nothing_finds_nothing() {
+        let load = "load: { users: 1, duration: 1s, journey: [ { get: \"http://127.0.0.1:1/\" } ] }\n";
+        let search = "find: { users: 1..9, expect: [\"p99 < 1s\"] }\n";
+        for (more, expect) in [("", true), ("expect: [\"p50 < 1s\"]\n", false), (search, false)] {
+            let text = format!("loadlab: 1\nname: n\n{load}{more}");
+            let plan = Plan::parse("p.yaml", &text, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(expects_nothing(&plan), expect, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_revision_that_lets_no_one_connect_is_skipped() {
+        let none = || summarise(TrialInput { ended: LoadEnded::Complete, ..TrialInput::default() });
+        let refused = |ended: LoadEnded| {
+            let mut summary = none();
+            summary.failures.add(Failure::Connect, 3);
+            summary.requests.failed = 3;
+            summary.ended = ended;
+            summary
+        };
+        let mut half = refused(LoadEnded::Complete);
+        (half.requests.ok, half.connections.opened) = (5, 2);
+        let mut own = refused(LoadEnded::Complete);
+        own.connections.own_limits.ports = 3;
+        // The rest of what was in flight when it was given up failed in another way.
+        let mut given_up = refused(LoadEnded::Broken);
+        given_up.requests.failed = 4;
+        let mut invalid = none();
+        invalid.verdict = Verdict::Invalid;
+        for (what, summary, exit, expect) in [
+            ("unreachable", Some(refused(LoadEnded::Complete)), Exit::CouldNotRun, "skipped"),
+            ("given up", Some(given_up), Exit::CouldNotRun, "skipped"),
+            ("out of ports", Some(own), Exit::CouldNotRun, "trouble"),
+            ("record lost", Some(none()), Exit::CouldNotRun, "trouble"),
+            ("record lost, some refused", Some(half), Exit::CouldNotRun, "trouble"),
+            ("never began", None, Exit::CouldNotRun, "trouble"),
+            ("not up", None, Exit::NotUp, "skipped"),
+            ("died", Some(Summary { ended: LoadEnded::Broken, ..none() }), Exit::Failed, "skipped"),
+            ("invalid", Some(invalid), Exit::Invalid, "invalid"),
+            ("measured", Some(none()), Exit::Failed, "usable"),
+        ] {
+            let got = match usable(summary, exit, Some("why".to_owned())) {
+                Ok(_) => "usable",
+                Err(Unusable::Measured(Measured::Skipped(_))) => "skipped",
+                Err(Unusable::Measured(Measured::Invalid)) => "invalid",
+                Err(Unusable::Measured(Measured::Value(_))) => "measured",
+                Err(Unusable::Trouble(_)) => "trouble",
+            };
+            assert_eq!(got, expect, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_file_holds_no_secret() {
+        mask::add(vec!["s3cret-of-a-bisection".to_owned()]);
+        let why = "build of web at abc: `make TOKEN=s3cret-of-a-bisection` failed";
+        let text = masked(&json!({ "skipped": [{ "why": why }] })).expect("JSON");
+        let text = String::from_utf8(text).expect("text");
+        assert!(text.contains("build of web at abc") && !text.contains("s3cret-of-a-bisection"), "{text}");
+        assert!(text.ends_with("}\n"), "{text}");
+    }
+
+    #[test]
+    fn a_figure_in_a_trial_is_known_or_known_from_below() {
+        let exact = FigureValue { value: Some(3.0), ..FigureValue::default() };
+        let least = FigureValue { at_least: Some(900.0), ..FigureValue::default() };
+        let few = FewSamples { samples: 40, needed: 100, needed_s: None };
+        let few = FigureValue { few: Some(few), estimate: Some(7.0), ..FigureValue::default() };
+        let reading = |value, is_at_least| Ok(Reading { value, is_at_least });
+        for (figure, expect) in [
+            (Some(&exact), reading(3.0, false)),
+            (Some(&least), reading(900.0, true)),
+            (Some(&few), Err("it needs 100 requests, and there were 40")),
+            (None, Err("nothing reports it")),
+        ] {
+            match (reading_of("p99", figure), expect) {
+                (Err(got), Err(expect)) => assert!(got.contains(expect), "{got}"),
+                (got, expect) => assert_eq!(got.ok(), expect.ok()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_from_below_counts_where_it_cannot_lead_astray() {
+        // Revision, value, and whether it is only known from below. The bad one is revision 9.
+        type Trials = &'static [(usize, f64, bool)];
+        let tables: [(Trials, Option<usize>); 10] = [
+            (&[], None),
+            (&[(0, 20.0, false), (9, 100.0, false), (5, 30.0, false)], None),
+            // One end says nothing yet.
+            (&[(9, 30.0, true)], None),
+            // Beyond the good end: how far does not matter.
+            (&[(0, 20.0, false), (9, 1000.0, true)], None),
+            (&[(0, 20.0, false), (9, 1000.0, true), (5, 800.0, true)], None),
+            // It may be as bad as the bad end, but would count as good.
+            (&[(0, 20.0, false), (9, 100.0, false), (5, 30.0, true)], Some(2)),
+            // The bad end may be anything from below the good one up.
+            (&[(0, 20.0, false), (9, 15.0, true)], Some(1)),
+            (&[(0, 20.0, true), (9, 15.0, true)], Some(1)),
+            // The other way round: it has become faster.
+            (&[(0, 1000.0, true), (9, 20.0, false)], None),
+            (&[(0, 1000.0, true), (9, 20.0, false), (5, 400.0, true)], Some(2)),
+        ];
+        for (trials, expect) in tables {
+            let of = |(revision, value, is_at_least): &(usize, f64, bool)| {
+                (*revision, Reading { value: *value, is_at_least: *is_at_least })
+            };
+            let trials: Vec<(usize, Reading)> = trials.iter().map(of).collect();
+            assert_eq!(misleading(&trials, 9), expect, "{trials:?}");
+        }
+    }
 }

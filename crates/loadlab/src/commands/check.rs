@@ -9,6 +9,7 @@ use loadlab_report::terminal::{self, Paint, Tone};
 use loadlab_run::foreseen::foreseen;
 use loadlab_run::needs;
 use loadlab_run::preflight::{self, Finding, Planned, Severity};
+use loadlab_system::open_files;
 
 use super::bench::default_threads;
 use crate::args::given;
@@ -154,13 +155,15 @@ pub fn command(args: &CheckArgs) -> Ended {
 
 /// Whether this machine is fit for a plan; without one, what it is fit for.
 fn machine(plan: Option<&Plan>) -> Ended {
+    // As every command that sends a load does first: what it could not raise is what limits the load.
+    let _ = open_files::raise();
     let facts = preflight::read(WATCH);
     let threads = default_threads(&[]);
     let mut findings = match plan {
         None => preflight::findings(None, &facts),
         Some(plan) => {
             let of_case = |case: &loadlab_plan::Case| {
-                let planned = Planned::of_case(case, threads)?;
+                let planned = Planned::of_case(case, threads)?.isolated(plan.isolate);
                 Some((case.name.clone(), preflight::findings(Some(&planned), &facts)))
             };
             preflight::worst(&plan.cases().iter().filter_map(of_case).collect::<Vec<_>>())

@@ -11,8 +11,8 @@ use loadlab_analysis::{DiagnosedRun, Exit};
 use crate::args::{CompareArgs, CompareFormat};
 use crate::exit::{Ended, note};
 use crate::output::{self, Form};
-use crate::runs;
 use crate::runs::baselines::{Baselines, place_of};
+use crate::runs::{self, is_run};
 
 /// Runs it.
 pub fn command(args: &CompareArgs) -> Ended {
@@ -96,10 +96,6 @@ fn run_of(args: &CompareArgs, text: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
-fn is_run(path: &Path) -> bool {
-    path.join("manifest.json").is_file()
-}
-
 fn no_run(text: &str) -> String {
     format!(
         "{text} is not a run folder: it has no `manifest.json`\nhint: `loadlab run` prints the name of the folder it makes"
@@ -114,7 +110,10 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &DiagnosedRun) -> Res
         }
         None => Baselines::of(&place_of(&run.dir)?.0)?.run_of(&run.manifest.name)?,
     };
-    if place_of(&dir)? == place_of(&run.dir)? {
+    // One may be typed as a whole path, the other not.
+    let whole =
+        |dir: &Path| std::fs::canonicalize(dir).map_err(|e| format!("cannot find {}: {e}", dir.display()));
+    if whole(&dir)? == whole(&run.dir)? {
         return Err(format!(
             "{} is the baseline itself\nhint: name a later run, or `last`",
             run.dir.display()

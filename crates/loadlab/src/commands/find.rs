@@ -1,6 +1,6 @@
 //! `loadlab find`: a plan or a URL with its expectations → the highest load that meets them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_load::resident;
@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::bench::watch_of;
 use super::check::{self, ReadPlan};
+use super::not_measured::Documents;
 use super::report;
 use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::url_plan::{self, Keys};
-use super::{never_began, only_case, without_revisions};
+use super::{note_record, only_case, without_revisions};
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
@@ -55,7 +56,7 @@ pub fn command(args: &FindArgs) -> Ended {
         let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
         match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
             Ok(senders) => how.senders = senders,
-            Err(ended) => return ended,
+            Err(none) => return documents(args, &read.plan.name, &how.out).not_measured(none.exit, none.why),
         }
     }
     resident::leave_start_behind();
@@ -74,8 +75,11 @@ pub fn command(args: &FindArgs) -> Ended {
     // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
-        Ok(found) => finish(args, &found),
-        Err(error) => never_began(&how.out, args.progress.quiet, &error),
+        Ok(found) => finish(args, &read.plan.name, &found),
+        Err(error) => {
+            note_record(&how.out, args.progress.quiet, &error);
+            documents(args, &read.plan.name, &how.out).not_measured(error.exit(), error)
+        }
     };
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
 }
@@ -218,7 +222,13 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     Ok(how)
 }
 
-fn finish(args: &FindArgs, found: &SearchResult) -> Ended {
+/// The documents that were asked for of a plan of this name.
+fn documents<'a>(args: &'a FindArgs, name: &'a str, out: &Path) -> Documents<'a> {
+    let json = args.json.then(|| json!({ "run_dir": out.display().to_string(), "answer": null }));
+    Documents { name, junit: args.junit.as_deref(), json }
+}
+
+fn finish(args: &FindArgs, name: &str, found: &SearchResult) -> Ended {
     if args.json {
         let document = serde_json::json!({
             "run_dir": found.dir.display().to_string(),
@@ -230,7 +240,9 @@ fn finish(args: &FindArgs, found: &SearchResult) -> Ended {
         });
         output::print_json(&document);
     }
-    let written = runs::read(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
+    let read = runs::read(&found.dir).map_err(|e| e.to_string());
+    let read = read.inspect_err(|why| documents(args, name, &found.dir).junit(why));
+    let written = read.and_then(|run| {
         let junit =
             args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit_of_search(&run)));
         let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));

@@ -3,6 +3,7 @@
 //! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take
 //! 0.6 s of CPU, and an index would be one more thing that can become stale.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use loadlab_analysis::metric;
@@ -17,7 +18,7 @@ use super::report;
 use crate::args::{Format, ListArgs, ShowArgs, TrendFormat};
 use crate::exit::{Ended, note};
 use crate::output::{self, Form};
-use crate::runs::{self, found, runs_in};
+use crate::runs::{self, found, is_run, runs_in};
 
 /// `loadlab list`.
 pub fn list(args: &ListArgs) -> Ended {
@@ -29,7 +30,7 @@ pub fn list(args: &ListArgs) -> Ended {
         let shown: Vec<Listed> =
             runs.into_iter().enumerate().filter(|(i, run)| is_shown(*i, run)).map(|(_, run)| run).collect();
         let text = match metrics.is_empty() {
-            false => trend_of(args, &shown, &metrics),
+            false => trend_of(args, &shown, &metrics)?,
             true if args.json => list_json(&shown),
             true => list_text(&shown, output::out_width(), output::out_has_colour()),
         };
@@ -73,17 +74,34 @@ fn metrics(names: &[String], runs: &[Listed]) -> Result<Vec<Metric>, String> {
     names.iter().map(named).collect()
 }
 
-fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
+/// # Errors
+/// In words: no case is the one that is asked for.
+fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> Result<String, String> {
     let wanted = |name: &str| args.case.as_deref().is_none_or(|glob| loadlab_plan::glob(glob, name));
     let (width, colour) = match args.out {
         Some(_) => (100, false),
         None => (output::out_width(), output::out_has_colour()),
     };
-    match args.format {
+    if let Some(glob) = &args.case {
+        none_matches(glob, runs, &wanted)?;
+    }
+    Ok(match args.format {
         TrendFormat::Text => trend_text(runs, metrics, &wanted, width, colour),
         TrendFormat::Md => loadlab_report::markdown(&trend(runs, metrics, &wanted)),
         TrendFormat::Html => loadlab_report::html(&trend(runs, metrics, &wanted)),
+    })
+}
+
+/// Refuses a pattern that no case of the runs matches.
+fn none_matches(glob: &str, runs: &[Listed], wanted: &dyn Fn(&str) -> bool) -> Result<(), String> {
+    let cases =
+        runs.iter().flat_map(|listed| &listed.run.cases).filter(|case| case.facts.control_of.is_none());
+    let names: BTreeSet<&str> = cases.map(|case| case.facts.name.as_str()).collect();
+    if names.is_empty() || names.iter().any(|name| wanted(name)) {
+        return Ok(());
     }
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    Err(format!("no case of these runs matches `{glob}`\nhint: their cases are {}", names.join(", ")))
 }
 
 /// `loadlab show`.
@@ -111,7 +129,7 @@ pub fn show(args: &ShowArgs) -> Ended {
 
 /// The run, and the case of it. A word that is not a run is a case of the newest one.
 fn chosen(args: &ShowArgs) -> Result<(PathBuf, Option<String>), String> {
-    let is_run = args.run == Path::new("last") || args.run.is_dir() || args.dir.join(&args.run).is_dir();
+    let is_run = args.run == Path::new("last") || is_run(&args.run) || is_run(&args.dir.join(&args.run));
     match is_run || args.case.is_some() || args.run.components().count() > 1 {
         true => Ok((found(&args.run, &args.dir)?, args.case.clone())),
         false => Ok((found(Path::new("last"), &args.dir)?, Some(args.run.display().to_string()))),

@@ -14,6 +14,7 @@ pub mod demo;
 pub mod find;
 pub mod history;
 pub mod init;
+mod not_measured;
 pub mod report;
 pub mod resume;
 mod revisions;
@@ -36,11 +37,16 @@ use crate::output;
 
 /// Nothing was measured; if there is a record of ours, it states why.
 fn never_began(out: &Path, is_quiet: bool, error: &RunError) -> Ended {
+    note_record(out, is_quiet, error);
+    Ended::error(error.exit(), error)
+}
+
+/// Says where the record of ours is, if there is one.
+fn note_record(out: &Path, is_quiet: bool, error: &RunError) {
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     if is_ours && out.join("manifest.json").is_file() && !is_quiet {
         note(&format!("the record so far is in {}", out.display()));
     }
-    Ended::error(error.exit(), error)
 }
 
 /// The only case of a plan, for a command that is about one: `asks` says what it does with it.

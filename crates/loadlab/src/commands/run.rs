@@ -6,7 +6,7 @@ use std::time::Duration;
 use loadlab_analysis::{DiagnosedRun, Exit};
 use loadlab_load::resident;
 use loadlab_load::target::Resolved;
-use loadlab_record::manifest::{Manifest, RevisionFacts, RunEnded};
+use loadlab_record::manifest::{Manifest, RevisionFacts};
 use loadlab_run::foreseen::{By, foreseen};
 use loadlab_run::preflight;
 use loadlab_run::{
@@ -16,6 +16,7 @@ use loadlab_system::{guardian, open_files};
 
 use super::bench::default_threads;
 use super::check::{self, ReadPlan};
+use super::not_measured::Documents;
 use super::revisions::git;
 #[cfg(feature = "swarm")]
 use super::senders;
@@ -126,7 +127,7 @@ fn perform_in(
         let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
         match senders::of(&args.swarm, read, reached, args.progress.quiet, &cancel) {
             Ok(senders) => how.senders = senders,
-            Err(ended) => return ended,
+            Err(none) => return documents(args, &read.plan.name, &how.out).not_measured(none.exit, none.why),
         }
     }
     let serving = Serving { metrics, page: args.ui.ui };
@@ -143,38 +144,27 @@ fn perform_in(
     // A record that already existed is not ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
-        Ok(result) => finish(args, &result, show),
-        Err(error) => never_began(args, &how, &error),
+        Ok(result) => finish(args, &read.plan.name, &result, show),
+        Err(error) => never_began(args, &read.plan.name, &how.out, &error),
     };
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
 }
 
 /// Nothing was measured; if there is a record, it states why.
-fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
+fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ended {
     // A record that already existed is not ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    let written = is_ours
-        && runs::read(&how.out).is_ok_and(|run| {
-            // One of an earlier run would still say that all is well.
-            let junit = args.junit.as_ref();
-            let junit = junit.map(|path| output::write_file(path, &loadlab_report::junit(&run)));
-            report::write_reports(&run).is_ok() && junit.is_none_or(|written| written.is_ok())
-        });
+    let written = is_ours && runs::read(out).is_ok_and(|run| report::write_reports(&run).is_ok());
     if written && !args.progress.quiet {
-        note(&format!("the record so far is in {}", how.out.display()));
+        note(&format!("the record so far is in {}", out.display()));
     }
-    if args.json {
-        let ended = if error.exit() == Exit::Interrupted { RunEnded::Interrupted } else { RunEnded::Broken };
-        let document = serde_json::json!({
-            "run_dir": how.out.display().to_string(),
-            "ended": ended,
-            "exit": error.exit().code(),
-            "error": error.to_string(),
-            "trials": [],
-        });
-        output::print_json(&document);
-    }
-    Ended::error(error.exit(), error)
+    documents(args, name, out).not_measured(error.exit(), error)
+}
+
+/// The documents that were asked for of a plan of this name.
+fn documents<'a>(args: &'a RunArgs, name: &'a str, out: &Path) -> Documents<'a> {
+    let json = args.json.then(|| serde_json::json!({ "run_dir": out.display().to_string(), "trials": [] }));
+    Documents { name, junit: args.junit.as_deref(), json }
 }
 
 /// This program, which is its own guardian.
@@ -232,7 +222,8 @@ pub fn usual(
 fn fitness(read: &ReadPlan, threads: usize) -> Vec<String> {
     let facts = preflight::read(Duration::ZERO);
     let mut notes: Vec<String> = Vec::new();
-    for planned in read.plan.cases().iter().filter_map(|c| preflight::Planned::of_case(c, threads)) {
+    let of_case = |case| Some(preflight::Planned::of_case(case, threads)?.isolated(read.plan.isolate));
+    for planned in read.plan.cases().iter().filter_map(of_case) {
         for note in preflight::notes(&planned, &facts) {
             if !notes.contains(&note) {
                 notes.push(note);
@@ -263,10 +254,13 @@ pub fn show(args: &RunArgs, result: &RunResult, run: &DiagnosedRun) -> Shown {
     Shown { exit: Exit::Ok, is_document: args.json }
 }
 
-fn finish(args: &RunArgs, result: &RunResult, show: Show<'_>) -> Ended {
+fn finish(args: &RunArgs, name: &str, result: &RunResult, show: Show<'_>) -> Ended {
     let run = match runs::read(&result.dir) {
         Ok(run) => run,
-        Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
+        Err(error) => {
+            let exit = Exit::of([result.exit, Exit::CouldNotRun]);
+            return documents(args, name, &result.dir).not_measured(exit, error);
+        }
     };
     let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));

@@ -16,13 +16,14 @@ use serde_json::{Value, json};
 
 use super::bench::{default_threads, watch_of};
 use super::check::ReadPlan;
+use super::not_measured::Documents;
 use super::run::{default_out, usual};
 #[cfg(feature = "swarm")]
 use super::senders;
 use super::url_plan::{self, Keys, duration, literal};
-use super::{bench, report, verdict};
+use super::{bench, note_record, report, verdict};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, PlanChoice, WhenBehindArg};
-use crate::exit::{Ended, note};
+use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, runs, signals};
 
@@ -49,7 +50,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
         match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
             Ok(senders) => how.senders = senders,
-            Err(ended) => return ended,
+            Err(none) => return documents(args, &how.out).not_measured(none.exit, none.why),
         }
     }
     let title = opening(args, &read);
@@ -61,6 +62,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     view.title(&title);
     let facts = preflight::read(Duration::ZERO);
     let planned = read.plan.cases().first().and_then(|c| preflight::Planned::of_case(c, how.threads));
+    let planned = planned.map(|planned| planned.isolated(read.plan.isolate));
     view.remarks(planned.map(|planned| preflight::notes(&planned, &facts)).unwrap_or_default());
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     // Agents may leave.
@@ -71,11 +73,8 @@ pub fn command(args: &BenchArgs) -> Ended {
     let ended = match result {
         Ok(result) => finish(args, &result),
         Err(error) => {
-            let is_recorded = is_ours && how.out.join("manifest.json").is_file();
-            if is_recorded && !args.progress.quiet {
-                note(&format!("the record so far is in {}", how.out.display()));
-            }
-            Ended::error(error.exit(), error)
+            note_record(&how.out, args.progress.quiet, &error);
+            documents(args, &how.out).not_measured(error.exit(), error)
         }
     };
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
@@ -238,10 +237,19 @@ fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
     mask::text(&what).into_owned()
 }
 
+/// The documents that were asked for.
+fn documents<'a>(args: &'a BenchArgs, out: &Path) -> Documents<'a> {
+    let json = args.json.then(|| json!({ "run_dir": out.display().to_string() }));
+    Documents { name: "bench", junit: args.junit.as_deref(), json }
+}
+
 fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
     let run = match runs::read(&result.dir) {
         Ok(run) => run,
-        Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
+        Err(error) => {
+            let exit = Exit::of([result.exit, Exit::CouldNotRun]);
+            return documents(args, &result.dir).not_measured(exit, error);
+        }
     };
     let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));

@@ -8,8 +8,7 @@ use loadlab_system::Cancel;
 
 use super::check::ReadPlan;
 use crate::args::SwarmArgs;
-use crate::exit::Ended;
-use crate::swarm::{Wanted, gathered};
+use crate::swarm::{NoSenders, Wanted, gathered};
 
 /// The agents that `--swarm` asks for; `None` if this process sends the loads.
 ///
@@ -21,7 +20,7 @@ pub fn of(
     (allow_hosts, resolved): (&[String], &[Resolved]),
     is_quiet: bool,
     cancel: &Cancel,
-) -> Result<Option<Arc<dyn Senders>>, Ended> {
+) -> Result<Option<Arc<dyn Senders>>, NoSenders> {
     let ReadPlan { plan, text, path, read_with, .. } = read;
     gathered(&Wanted { args, plan, text, path, read_with, allow_hosts, resolved, is_quiet }, cancel)
 }

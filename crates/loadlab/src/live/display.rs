@@ -1,11 +1,13 @@
 //! How the live views present the state, with the same words and figures on the screen and on the page.
 
+use std::collections::VecDeque;
+
 use loadlab_record::load::Counts;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
 use loadlab_report::figures;
 use loadlab_run::senders::AgentNow;
 
-use super::state::{Agent, Component, Figure, Load, State, Weight};
+use super::state::{Agent, Component, Figure, Load, State, Throttled, Weight};
 
 /// Shares of its limit from which a bar is doubtful, and bad.
 const NEARLY_FULL: f64 = 0.8;
@@ -40,6 +42,12 @@ pub fn ms(value: Option<f64>) -> String {
     value.map_or(figures::NOTHING.to_owned(), |ms| format_duration_ns(ms * 1e6))
 }
 
+/// The newest of a load's seconds, or what there is so far while no second is over. A second without an answer has no
+/// response time: what came before it would hide a stall.
+pub fn newest(load: &Load, seconds: &VecDeque<Option<f64>>, so_far: Option<f64>) -> Option<f64> {
+    if load.seconds == 0 { so_far } else { seconds.back().copied().flatten() }
+}
+
 /// How far a load is: the share that is over, if known, and what is left.
 pub fn far(load: &Load) -> (Option<f64>, String) {
     let p = &load.progress;
@@ -53,6 +61,15 @@ pub fn far(load: &Load) -> (Option<f64>, String) {
         ),
         _ => (None, clock(p.at_s)),
     }
+}
+
+/// What a load has counted in this trial, over its batches; what is in flight is of now.
+pub fn counts(load: &Load) -> Counts {
+    let now = &load.progress.counts;
+    let mut counts = load.before.clone();
+    counts.merge(now);
+    counts.in_flight = now.in_flight;
+    counts
 }
 
 /// The outcomes that occurred: ok first, in flight last.
@@ -95,9 +112,13 @@ pub fn memory(c: &Component) -> Use {
     }
 }
 
-/// The share of the last second in which a limit stopped it, if that is worth showing.
+/// How much a CPU limit stopped it in the last second, if that is worth showing.
 pub fn stopped(c: &Component) -> Option<String> {
-    c.throttled.filter(|t| *t > 0.005).map(figures::percent)
+    let worth = |share: f64| (share > 0.005).then(|| figures::percent(share));
+    match c.throttled? {
+        Throttled::OfPeriods(share) => worth(share),
+        Throttled::OfOneCore(share) => worth(share).map(|share| format!("{share} of a core")),
+    }
 }
 
 /// Its network traffic.
@@ -111,6 +132,16 @@ pub fn figure_name(state: &State, figure: &Figure) -> String {
         0 | 1 => figure.facts.name.clone(),
         _ => format!("{} of {}", figure.facts.name, figure.load),
     }
+}
+
+/// What stays the same while a figure's name does not.
+pub fn figure_key(figure: &Figure) -> String {
+    format!("{} of {}", figure.facts.name, figure.load)
+}
+
+/// The same for an agent: another one may take its slot.
+pub fn agent_key(agent: &Agent) -> String {
+    format!("slot {} of {}", agent.now.slot, agent.load)
 }
 
 /// An agent's name, with its load if there are several.

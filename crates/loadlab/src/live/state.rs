@@ -8,7 +8,7 @@ use loadlab_record::load::{Counts, Tick};
 use loadlab_record::manifest::{FigureFacts, UntilEnded};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Summary, Verdict};
-use loadlab_record::units::format_count;
+use loadlab_record::units::{format_count, parse_cpu_cores};
 use loadlab_report::figures;
 use loadlab_run::event::Progress;
 use loadlab_run::senders::AgentNow;
@@ -103,8 +103,8 @@ pub struct Component {
     pub cpu_limit: Option<f64>,
     pub memory_bytes: Option<u64>,
     pub memory_limit_bytes: Option<u64>,
-    /// Share of the last second in which a CPU limit stopped it.
-    pub throttled: Option<f64>,
+    /// How much a CPU limit stopped it, over about the last second.
+    pub throttled: Option<Throttled>,
     /// Received and sent together, by second.
     pub net_per_s: Option<f64>,
     /// Readings so far; for the last of them cores, and when on the trial's clock.
@@ -113,6 +113,15 @@ pub struct Component {
     pub cpu: VecDeque<Option<f64>>,
     /// The last reading.
     pub last: Option<Sample>,
+}
+
+/// How much a CPU limit stopped a component.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Throttled {
+    /// Share of the limit's periods.
+    OfPeriods(f64),
+    /// Seconds a second, where periods are not known: a sum over cores, which may exceed 1.
+    OfOneCore(f64),
 }
 
 /// An agent that sends a part of a load.
@@ -188,6 +197,7 @@ impl State {
                 self.phase(now_s, "bringing the system up");
                 return;
             }
+            RunEvent::Acted { what, error: None } => self.limited(what),
             RunEvent::Building { what, .. } => self.phase(now_s, format!("building {what}")),
             RunEvent::Draining { until } => self.phase(now_s, format!("draining until {until}")),
             RunEvent::LoadStarted { load, batch, planned_s, planned_requests } => {
@@ -330,6 +340,22 @@ impl State {
         self.components[at].read(sample);
     }
 
+    /// Follows a CPU limit that an event has changed: `limit edge cpu 5%`.
+    fn limited(&mut self, what: &str) {
+        let words: Vec<&str> = what.split(' ').collect();
+        let ["limit", name, "cpu", value] = words[..] else { return };
+        // The name of one component, or of all its replicas, which are numbered.
+        let is_one = self.components.iter().any(|c| c.name == name);
+        let is_meant = |c: &&mut Component| match c.name.strip_prefix(name) {
+            Some("") => true,
+            Some(number) => !is_one && number.bytes().all(|b| b.is_ascii_digit()),
+            None => false,
+        };
+        // `none` is no number.
+        let limit = parse_cpu_cores(value).ok();
+        self.components.iter_mut().filter(is_meant).for_each(|c| c.cpu_limit = limit);
+    }
+
     /// A trial's line, with its doubts among the events.
     fn trial_ended(&mut self, now_s: f64, summary: Option<&Summary>, failure: Option<&str>) {
         self.phase(now_s, "taking down");
@@ -401,7 +427,15 @@ impl Component {
                 (passed_s > 0.0).then(|| (grown / passed_s).max(0.0))
             };
             self.cores = rate(cpu_s);
-            self.throttled = rate(|s| s.throttled_s);
+            let grown = |read: fn(&Sample) -> Option<u64>| Some(read(sample)?.saturating_sub(read(last)?));
+            // The kernel sums the time over cores: only periods make a share.
+            self.throttled = match grown(|s| s.throttled_periods).zip(grown(|s| s.periods)) {
+                Some((_, 0)) => Some(Throttled::OfPeriods(0.0)),
+                Some((throttled, all)) => {
+                    Some(Throttled::OfPeriods((throttled as f64 / all as f64).min(1.0)))
+                }
+                None => rate(|s| s.throttled_s).map(Throttled::OfOneCore),
+            };
             self.net_per_s = rate(|s| Some((s.net_in_bytes? + s.net_out_bytes?) as f64));
             self.readings += 1;
             keep(&mut self.at_s, Some(sample.at_s), KEPT);

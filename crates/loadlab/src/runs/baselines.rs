@@ -47,7 +47,7 @@ impl Baselines {
     pub fn run_of(&self, plan: &str) -> Result<PathBuf, String> {
         let hint = "hint: `loadlab baseline RUN` sets the baseline; `--baseline=RUN` uses any run";
         match self.name_of(plan).map(|name| self.dir.join(name)) {
-            Some(run) if run.join("manifest.json").is_file() => Ok(run),
+            Some(run) if super::is_run(&run) => Ok(run),
             Some(run) => {
                 Err(format!("the baseline of `{plan}`, {}, no longer exists\n{hint}", run.display()))
             }

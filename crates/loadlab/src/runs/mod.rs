@@ -11,17 +11,25 @@ use loadlab_report::history::Listed;
 use crate::exit::note;
 use baselines::Baselines;
 
+/// Whether a folder is that of a run: others may have the same name.
+pub fn is_run(dir: &Path) -> bool {
+    dir.join("manifest.json").is_file()
+}
+
 /// A run's folder by path, by its name in a folder of runs, or as the newest there.
 ///
 /// # Errors
 /// The reason in words: there is no run.
 pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
     let named = runs.join(run);
-    if run.is_dir() || (run != Path::new("last") && !named.is_dir()) {
+    if is_run(run) {
         return Ok(run.to_owned());
     }
-    if named.is_dir() {
+    if is_run(&named) {
         return Ok(named);
+    }
+    if run != Path::new("last") {
+        return Ok(if named.is_dir() && !run.is_dir() { named } else { run.to_owned() });
     }
     let newest = runs_in(runs, None)?.into_iter().next();
     newest.map(|listed| listed.run.dir.clone()).ok_or_else(|| {

@@ -109,18 +109,17 @@ impl Drawing {
     fn load(&self, load: &Load, named: bool) -> Vec<Line<'static>> {
         let p = &load.progress;
         let mut lines = vec![self.far(load, named)];
-        let last = |values: &VecDeque<Option<f64>>| values.back().copied().flatten();
         let rows = [
             ("ok", format!("{}/s", format_count(p.ok_per_s.round())), &load.ok_per_s),
-            ("p50", ms(last(&load.p50_ms).or(p.p50_ms)), &load.p50_ms),
-            ("p99", ms(last(&load.p99_ms).or(p.p99_ms)), &load.p99_ms),
+            ("p50", ms(display::newest(load, &load.p50_ms, p.p50_ms)), &load.p50_ms),
+            ("p99", ms(display::newest(load, &load.p99_ms, p.p99_ms)), &load.p99_ms),
         ];
         for (name, value, values) in rows {
             let lead = format!("  {} {}  ", left(name, 4), right(&value, 10));
             lines.push(self.with_spark(&lead, values));
         }
-        let c = &p.counts;
-        let mut outcomes: Vec<String> = display::outcomes(c)
+        let c = display::counts(load);
+        let mut outcomes: Vec<String> = display::outcomes(&c)
             .into_iter()
             .map(|o| format!("{} {}", format_count(o.count as f64), o.name))
             .collect();

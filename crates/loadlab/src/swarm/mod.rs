@@ -27,7 +27,7 @@ use loadlab_system::Cancel;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{LostAgentArg, SwarmArgs, SwarmPlace};
-use crate::exit::{Ended, note};
+use crate::exit::note;
 use launch::{Launch, Launched};
 use local::LocalSwarm;
 
@@ -127,15 +127,29 @@ pub struct Wanted<'a> {
     pub is_quiet: bool,
 }
 
+/// Why agents do not send the loads.
+pub struct NoSenders {
+    /// What the program ends with.
+    pub exit: Exit,
+    /// In words.
+    pub why: String,
+}
+
+impl NoSenders {
+    fn new(exit: Exit, why: impl std::fmt::Display) -> NoSenders {
+        NoSenders { exit, why: why.to_string() }
+    }
+}
+
 /// Gathers the agents that send the loads; `None` if this process does.
 ///
 /// # Errors
 /// The plan's loads cannot be sent by others; the server cannot be reached; agents do not come.
-pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn Senders>>, Ended> {
+pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn Senders>>, NoSenders> {
     let Some(place) = &wanted.args.swarm else { return Ok(None) };
     if let Some(why) = not_by_others(wanted.plan) {
         let hint = "without --swarm this machine sends the loads";
-        return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}\nhint: {hint}")));
+        return Err(NoSenders::new(Exit::BadPlan, format!("--swarm: {why}\nhint: {hint}")));
     }
     let on_loss = match wanted.args.on_lost_agent {
         LostAgentArg::Fail => LossPolicy::Fail,
@@ -145,17 +159,17 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
     if on_loss == LossPolicy::Replace
         && let Some(why) = not_replaced(place, wanted.plan)
     {
-        return Err(Ended::error(Exit::BadPlan, format!("--on-lost-agent replace: {why}")));
+        return Err(NoSenders::new(Exit::BadPlan, format!("--on-lost-agent replace: {why}")));
     }
     let failed = |error: SwarmError| {
         let exit = if cancel.is_cancelled() { Exit::Interrupted } else { Exit::CouldNotRun };
-        Ended::error(exit, format!("--swarm: {error}"))
+        NoSenders::new(exit, format!("--swarm: {error}"))
     };
     let stopped = || cancel.is_cancelled();
-    if wanted.args.launch.is_some() && matches!(place, SwarmPlace::Local(_)) {
-        let why = "--launch: `local:N` starts its own agents\nhint: --swarm nats://HOST:PORT names a server that the \
-                   scheduler's machines reach";
-        return Err(Ended::error(Exit::BadPlan, why));
+    if let SwarmPlace::Local(agents) = place
+        && let Some(why) = not_for_local(wanted.args, *agents)
+    {
+        return Err(NoSenders::new(Exit::BadPlan, why));
     }
     let described = bundle_of(wanted);
     let swarm = match place {
@@ -181,16 +195,39 @@ pub fn gathered(wanted: &Wanted<'_>, cancel: &Cancel) -> Result<Option<Arc<dyn S
     Ok(Some(Arc::new(swarm)))
 }
 
+/// Why an option means nothing to agents on this machine, in words.
+fn not_for_local(args: &SwarmArgs, agents: usize) -> Option<String> {
+    if args.launch.is_some() {
+        return Some(
+            "--launch: `local:N` starts its own agents\nhint: --swarm nats://HOST:PORT names a server that the \
+             scheduler's machines reach"
+                .to_owned(),
+        );
+    }
+    if let Some(slots) = args.slots.filter(|slots| *slots != agents) {
+        let hint = format!("--swarm local:{slots} starts {slots}");
+        return Some(format!("--slots {slots}: `local:{agents}` has {agents} agents\nhint: {hint}"));
+    }
+    let of_server = [
+        ("--swarm-key", args.swarm_key.is_some()),
+        ("--swarm-creds", args.swarm_creds.is_some()),
+        ("--swarm-ca", args.swarm_ca.is_some()),
+    ];
+    let (option, _) = of_server.into_iter().find(|(_, is_given)| *is_given)?;
+    let hint = "leave it out, or name a server with --swarm nats://HOST:PORT";
+    Some(format!("{option}: `local:N` has a NATS server and a key of its own\nhint: {hint}"))
+}
+
 /// Agents on this machine.
 fn local(
     agents: usize,
     offer: impl FnOnce(Server, SigningKey) -> RunOffer,
     stopped: &dyn Fn() -> bool,
-    failed: &dyn Fn(SwarmError) -> Ended,
-) -> Result<Swarm, Ended> {
+    failed: &dyn Fn(SwarmError) -> NoSenders,
+) -> Result<Swarm, NoSenders> {
     let key = SigningKey::new();
     let local = LocalSwarm::start(agents, &key.public());
-    let local = local.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--swarm: {why}")))?;
+    let local = local.map_err(|why| NoSenders::new(Exit::CouldNotRun, format!("--swarm: {why}")))?;
     let coordinator = Arc::new(Coordinator::start(offer(local.server(), key), stopped).map_err(failed)?);
     Ok(Swarm { coordinator, _local: Some(local), launched: None, agents })
 }
@@ -201,16 +238,16 @@ fn on_server(
     url: &str,
     mut described: Bundle,
     on_loss: LossPolicy,
-    (stopped, failed): (&dyn Fn() -> bool, &dyn Fn(SwarmError) -> Ended),
-) -> Result<Swarm, Ended> {
+    (stopped, failed): (&dyn Fn() -> bool, &dyn Fn(SwarmError) -> NoSenders),
+) -> Result<Swarm, NoSenders> {
     let of_key = || {
         let key = private_key_of(wanted.plan)?;
         Some(format!("a load needs the private key `{key}`, and keys are not sent to agents{IS_HERE}"))
     };
     if let Some(why) = described.asks_for_file().or_else(of_key) {
-        return Err(Ended::error(Exit::BadPlan, format!("--swarm: {why}")));
+        return Err(NoSenders::new(Exit::BadPlan, format!("--swarm: {why}")));
     }
-    let missing = |what: &str| Ended::error(Exit::BadPlan, format!("--swarm nats://… needs {what}"));
+    let missing = |what: &str| NoSenders::new(Exit::BadPlan, format!("--swarm nats://… needs {what}"));
     let agents = wanted.args.slots.ok_or_else(|| missing("--slots N: how many agents take part"))?;
     let path = wanted.args.swarm_key.as_ref().ok_or_else(|| {
         missing(
@@ -218,10 +255,10 @@ fn on_server(
         )
     })?;
     if let Some(why) = launch::missing(wanted.args, url) {
-        return Err(Ended::error(Exit::BadPlan, format!("--launch: {why}")));
+        return Err(NoSenders::new(Exit::BadPlan, format!("--launch: {why}")));
     }
     let key = SigningKey::read(path)
-        .map_err(|error| Ended::error(Exit::BadPlan, format!("--swarm-key: {error}")))?;
+        .map_err(|error| NoSenders::new(Exit::BadPlan, format!("--swarm-key: {error}")))?;
     let server = Server {
         url: url.to_owned(),
         credentials: wanted.args.swarm_creds.clone(),
@@ -245,7 +282,7 @@ fn on_server(
         allow_hosts: wanted.plan.allow_hosts.iter().chain(wanted.allow_hosts).cloned().collect(),
     };
     let launched = Launched::start(&launch);
-    let launched = launched.map_err(|why| Ended::error(Exit::CouldNotRun, format!("--launch: {why}")))?;
+    let launched = launched.map_err(|why| NoSenders::new(Exit::CouldNotRun, format!("--launch: {why}")))?;
     Ok(Swarm { coordinator, _local: None, launched, agents })
 }
 

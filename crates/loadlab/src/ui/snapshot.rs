@@ -36,6 +36,7 @@ struct Frame {
 
 #[derive(Serialize)]
 struct FigureFrame {
+    key: String,
     name: String,
     about: Option<String>,
     reported: String,
@@ -94,6 +95,7 @@ struct ProbeFrame {
 
 #[derive(Serialize)]
 struct AgentFrame {
+    key: String,
     name: String,
     rate: String,
     missing: bool,
@@ -143,6 +145,7 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
 
 fn figure_frame(state: &State, figure: &Figure, tail: usize) -> FigureFrame {
     FigureFrame {
+        key: harmless(&display::figure_key(figure)),
         name: harmless(&display::figure_name(state, figure)),
         about: figure.facts.about.as_deref().map(harmless),
         reported: words::figure(&figure.facts, &figure.value),
@@ -153,20 +156,19 @@ fn figure_frame(state: &State, figure: &Figure, tail: usize) -> FigureFrame {
 fn load_frame(load: &Load, tail: usize) -> LoadFrame {
     let p = &load.progress;
     let (share, far) = display::far(load);
-    let last = |values: &VecDeque<Option<f64>>| values.back().copied().flatten();
     LoadFrame {
         name: harmless(&load.name),
         batch: (load.batch.1 > 1).then(|| format!("batch {}/{}", load.batch.0 + 1, load.batch.1)),
         share: share.map(|s| s.clamp(0.0, 1.0)),
         far,
         rate: format!("{}/s", format_count(p.ok_per_s.round())),
-        p50: display::ms(last(&load.p50_ms).or(p.p50_ms)),
-        p99: display::ms(last(&load.p99_ms).or(p.p99_ms)),
+        p50: display::ms(display::newest(load, &load.p50_ms, p.p50_ms)),
+        p99: display::ms(display::newest(load, &load.p99_ms, p.p99_ms)),
         p50_so_far: display::ms(p.p50_ms),
         p99_so_far: display::ms(p.p99_ms),
         connections: format_count(p.connections as f64),
         ended: p.counts.ok + p.counts.failed(),
-        outcomes: display::outcomes(&p.counts)
+        outcomes: display::outcomes(&display::counts(load))
             .into_iter()
             .map(|o| OutcomeFrame {
                 name: o.name,
@@ -215,6 +217,7 @@ fn probe_frame(probe: &crate::live::state::Probe, tail: usize) -> ProbeFrame {
 fn agent_frame(state: &State, agent: &Agent, tail: usize) -> AgentFrame {
     let counts = &agent.now.counts;
     AgentFrame {
+        key: harmless(&display::agent_key(agent)),
         name: harmless(&display::agent_name(state, agent)),
         rate: display::agent_rate(agent),
         missing: agent.now.is_missing,
@@ -243,5 +246,70 @@ fn name_of(weight: Weight) -> &'static str {
         Weight::Good => "good",
         Weight::Doubtful => "doubtful",
         Weight::Bad => "bad",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_record::expr::NumberKind;
+    use loadlab_record::figure::Better;
+    use loadlab_record::manifest::FigureFacts;
+    use loadlab_run::RunEvent;
+    use loadlab_run::senders::AgentNow;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_keys_when_names_change() {
+        let mut state = State::new("test");
+        let figure = FigureFacts {
+            name: "p99".into(),
+            value: "p99".into(),
+            kind: NumberKind::Duration,
+            unit: None,
+            better: Better::Less,
+            about: None,
+        };
+        let started = |load: &str| RunEvent::LoadStarted {
+            load: load.to_owned(),
+            batch: (0, 1),
+            planned_s: None,
+            planned_requests: None,
+        };
+        let agent = |name: &str| RunEvent::Agents {
+            load: "main".into(),
+            agents: vec![AgentNow { slot: 3, agent: name.to_owned(), ..AgentNow::default() }],
+        };
+        let shown = |state: &State| -> Vec<(String, String)> {
+            let frame: Value = serde_json::from_str(&frame(state, 1.0, 8)).unwrap();
+            let text = |thing: &Value, of: &str| thing[of].as_str().unwrap().to_owned();
+            let first = |of: &str| (text(&frame[of][0], "key"), text(&frame[of][0], "name"));
+            vec![first("figures"), first("agents")]
+        };
+        state.event(
+            0.0,
+            &RunEvent::TrialStarted {
+                case: "default".into(),
+                trial: 1,
+                place: 1,
+                of: 1,
+                at_most: false,
+                cpu_limits: Default::default(),
+                figures: vec![figure],
+            },
+        );
+        state.event(0.1, &started("main"));
+        state.event(0.2, &agent("host-a"));
+        let before = shown(&state);
+        state.event(0.3, &started("second"));
+        state.event(0.4, &agent("host-b"));
+        let after = shown(&state);
+        let names = |all: &[(String, String)]| all.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&before), ["p99", "host-a (slot 3)"]);
+        assert_eq!(names(&after), ["p99 of main", "host-b (slot 3) of main"]);
+        for ((was, _), (is, _)) in before.iter().zip(&after) {
+            assert_eq!(was, is);
+        }
     }
 }

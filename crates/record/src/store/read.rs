@@ -190,12 +190,11 @@ pub fn read_summaries(dir: &Path) -> Result<RunRecord> {
         }
         let case_dir = dir.join(CASES).join(&facts.dir);
         let mut trials = Vec::new();
-        for number in 1..=manifest.trials {
-            let dir = case_dir.join(number.to_string());
-            if dir.is_dir() {
-                let summary = read_summary(&dir.join(SUMMARY), &mut notes)?;
-                trials.push(TrialRecord { summary, ..TrialRecord::empty(number, dir) });
-            }
+        let (found, said) = trials_in(&case_dir, dir)?;
+        notes.said.extend(said);
+        for (number, dir) in found.into_iter().filter(|(_, dir)| dir.is_dir()) {
+            let summary = read_summary(&dir.join(SUMMARY), &mut notes)?;
+            trials.push(TrialRecord { summary, ..TrialRecord::empty(number, dir) });
         }
         cases.push(CaseRecord { facts: facts.clone(), trials });
     }

@@ -367,6 +367,11 @@ impl TrialWriter {
             lines.lock().unwrap_or_else(PoisonError::into_inner).sync()?;
         }
         self.latency.lock().unwrap_or_else(PoisonError::into_inner).1.sync()?;
+        for made in [&self.ids, &self.evidence] {
+            if let Some(lines) = &*made.lock().unwrap_or_else(PoisonError::into_inner) {
+                lines.sync()?;
+            }
+        }
         replace(&self.dir.join(SUMMARY), summary, &self.secrets)
     }
 

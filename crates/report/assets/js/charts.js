@@ -148,7 +148,7 @@
         ? { distr: 3, range: () => [edges[0], edges[edges.length - 1]] }
         : chart.log
           ? { distr: 3 }
-          : { range: (_, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.05 : 1] },
+          : { range: (_, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.05 : least < 0 ? 0 : 1] },
     };
   };
 

@@ -30,10 +30,13 @@
     if (name === "[incomplete]" || name === "[unknown]") return "other";
     return name.endsWith(" [kernel]") ? "kernel" : "user";
   };
-  // Growth is a share of what there was before: infinite if there was nothing.
-  const growth = ({ samples, before }) => (before < 0 ? 0 : samples / before - 1);
-  const changeOf = (node) => {
-    const grows = growth(node);
+  // Shares are compared, since both totals differ. Growth is infinite if there was nothing before.
+  const growth = ({ samples, before }, whole) => {
+    if (before < 0) return 0;
+    return before ? samples / whole.samples / (before / whole.before) - 1 : Infinity;
+  };
+  const changeOf = (node, whole) => {
+    const grows = growth(node, whole);
     const size = Math.abs(grows);
     if (size < 0.05) return "same";
     return `${grows > 0 ? "more" : "less"} l${size < 0.2 ? 1 : size < 0.5 ? 2 : 3}`;
@@ -42,12 +45,13 @@
     if (isTime) return units.ms(samples / 1000);
     return `${count(samples)} ${samples === 1 ? "sample" : "samples"}`;
   };
-  const changeWords = (node, isTime) => {
+  const changeWords = (node, whole, isTime) => {
     if (node.before < 0) return [];
-    const grows = growth(node);
+    const grows = growth(node, whole);
     if (grows === Infinity) return ["new: not there before"];
     const sign = grows > 0 ? "+" : grows < 0 ? "−" : "±";
-    return [`${sign}${units.share(Math.abs(grows))} against ${amount(node.before, isTime)} before`];
+    const share = units.share(node.before / whole.before);
+    return [`${sign}${units.share(Math.abs(grows))} against ${share} before (${amount(node.before, isTime)})`];
   };
 
   const wire = async (figure) => {
@@ -71,13 +75,13 @@
       const share = (of) => units.share(node.samples / of.samples);
       const zoomed = zoom === whole ? [] : [`${share(zoom)} of the zoomed frame`];
       const samples = amount(node.samples, data.time);
-      return [samples, `${share(whole)} of all`, ...zoomed, ...changeWords(node, data.time)].join(", ");
+      return [samples, `${share(whole)} of all`, ...zoomed, ...changeWords(node, whole, data.time)].join(", ");
     };
     const show = (node) => on.replaceChildren(make("b", { textContent: node.name }), ` ${words(node)}`);
     const matches = (node) => wanted !== "" && node.name.toLowerCase().includes(wanted);
 
     const frameOf = (node, px, left, share) => {
-      const tint = data.compared ? changeOf(node) : kindOf(node);
+      const tint = data.compared ? changeOf(node, whole) : kindOf(node);
       const parts = ["frame", tint, px < 3 && "thin", zoom.depth > node.depth && "under", matches(node) && "hit"];
       const label = px < LABELLED_PX ? "" : node.name;
       const frame = make("div", { className: parts.filter(Boolean).join(" "), tabIndex: -1, textContent: label });

@@ -141,13 +141,40 @@ impl Trial<'_> {
     }
 
     fn throttled<'a>(&'a self, part: &ChartGroup<'a>) -> (Figure<'a>, Vec<Line>) {
-        let mut lines = self.component_lines(part, |list| self.samples.rates(list, |s| s.throttled_s));
+        let mut lines = self.component_lines(part, |list| self.share_throttled(list));
         // Without a limit this chart makes no sense.
         let limited = |line: &Line| line.of.iter().any(|name| self.cpu_limits.contains_key(name.as_str()));
         lines.retain(|line| limited(line) || line.values.iter().flatten().any(|v| *v > 0.0));
-        let title = "Throttled, share of time per thread";
+        let is_counted = |name: &str| {
+            let own = part.components.iter().find(|(n, _)| *n == name);
+            own.is_some_and(|(_, list)| list.iter().any(|s| s.periods.is_some()))
+        };
+        let (counted, timed): (Vec<&mut Line>, Vec<&mut Line>) =
+            lines.iter_mut().partition(|l| l.of.iter().any(|name| is_counted(name)));
+        let title = match counted.is_empty() {
+            true => "Throttled, of one core",
+            false => {
+                timed.into_iter().for_each(|line| line.name.push_str(" (of one core)"));
+                "Throttled, share of periods"
+            }
+        };
         let words = Words { name: "Throttled", zero: "never" };
         (Figure { id: "throttled", title, unit: Unit::Share, words, limits: BTreeMap::new() }, lines)
+    }
+
+    /// The share of its CPU limit's periods in which it was stopped. Where only the time is known, that is a sum over
+    /// cores, which may exceed the time that passed.
+    fn share_throttled(&self, list: &[Sample]) -> Vec<Option<f64>> {
+        if !list.iter().any(|s| s.periods.is_some()) {
+            return self.samples.rates(list, |s| s.throttled_s);
+        }
+        let throttled = self.samples.rates(list, |s| s.throttled_periods.map(|n| n as f64));
+        let all = self.samples.rates(list, |s| s.periods.map(|n| n as f64));
+        let share = |(throttled, all): (Option<f64>, Option<f64>)| {
+            let (throttled, all) = (throttled?, all?);
+            Some(if all > 0.0 { (throttled / all).min(1.0) } else { 0.0 })
+        };
+        throttled.into_iter().zip(all).map(share).collect()
     }
 
     fn component_lines(

@@ -1,5 +1,7 @@
 //! Marks in the charts of a trial: deaths and notes, stages and late starts, warm-up, pauses and the drain.
 
+use std::collections::BTreeMap;
+
 use loadlab_record::event::EventKind;
 use loadlab_record::load::Tick;
 use loadlab_record::store::TrialRecord;
@@ -106,10 +108,7 @@ pub(super) fn bands(record: &TrialRecord) -> Vec<Band> {
         }
         covered_to_s = covered_to_s.max(tick.to_s);
     }
-    let warm = ticks.iter().take_while(|t| !t.in_window).map(|t| t.to_s).reduce(f64::max);
-    if let (Some(to_s), true) = (warm, ticks.iter().any(|t| t.in_window)) {
-        bands.push(Band { from_s: ticks.first().map_or(0.0, |t| t.from_s), to_s, text: "warm-up".into() });
-    }
+    bands.extend(warm_ups(&ticks));
     // A band without length would be a line.
     let last = |ticks: &mut dyn Iterator<Item = &&Tick>| ticks.map(|t| t.to_s).reduce(f64::max);
     let ends = last(&mut ticks.iter().filter(|t| t.in_window)).zip(last(&mut ticks.iter()));
@@ -123,4 +122,63 @@ pub(super) fn bands(record: &TrialRecord) -> Vec<Band> {
         bands.push(Band { from_s, to_s, text: "drain".into() });
     }
     bands
+}
+
+/// When loads warm up, from ticks in order of time: each load up to its own window, since their ticks interleave.
+/// Where they do so at the same time there is one band.
+fn warm_ups(ticks: &[&Tick]) -> Vec<Band> {
+    let mut by_load: BTreeMap<&str, Vec<&Tick>> = BTreeMap::new();
+    for tick in ticks {
+        by_load.entry(&tick.load).or_default().push(tick);
+    }
+    let span = |own: &Vec<&Tick>| {
+        // Without a window there is nothing to warm up for.
+        let window = own.iter().position(|t| t.in_window)?;
+        let to_s = own[..window].iter().map(|t| t.to_s).reduce(f64::max)?;
+        Some((own.first()?.from_s, to_s))
+    };
+    let mut spans: Vec<(f64, f64)> = by_load.values().filter_map(span).collect();
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut bands: Vec<Band> = Vec::new();
+    for (from_s, to_s) in spans {
+        match bands.last_mut().filter(|band| from_s <= band.to_s) {
+            Some(band) => band.to_s = band.to_s.max(to_s),
+            None => bands.push(Band { from_s, to_s, text: "warm-up".into() }),
+        }
+    }
+    bands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_load_warms_up_until_its_own_window() {
+        // Load, its first second, how many seconds it warms up, and how many it has.
+        let check = |loads: &[(&str, u32, u32, u32)], expect: &[(f64, f64)]| {
+            let mut ticks: Vec<Tick> = Vec::new();
+            for (load, from, warm, all) in loads {
+                ticks.extend((0..*all).map(|second| Tick {
+                    load: (*load).to_owned(),
+                    from_s: f64::from(from + second),
+                    to_s: f64::from(from + second + 1),
+                    in_window: second >= *warm,
+                    ..Tick::default()
+                }));
+            }
+            let mut ticks: Vec<&Tick> = ticks.iter().collect();
+            ticks.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
+            let bands: Vec<_> = warm_ups(&ticks).iter().map(|b| (b.from_s, b.to_s)).collect();
+            assert_eq!(bands, expect, "{loads:?}");
+        };
+        check(&[("a", 0, 3, 9)], &[(0.0, 3.0)]);
+        check(&[("a", 0, 0, 9)], &[]);
+        // All of it is warm-up: it was ended before.
+        check(&[("a", 0, 4, 4)], &[]);
+        check(&[("a", 0, 3, 9), ("b", 0, 3, 9)], &[(0.0, 3.0)]);
+        check(&[("a", 0, 0, 9), ("b", 0, 3, 9)], &[(0.0, 3.0)]);
+        check(&[("a", 0, 2, 9), ("b", 5, 2, 9)], &[(0.0, 2.0), (5.0, 7.0)]);
+        check(&[("a", 0, 4, 9), ("b", 2, 4, 9)], &[(0.0, 6.0)]);
+    }
 }

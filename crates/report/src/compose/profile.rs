@@ -245,12 +245,12 @@ fn changed(of: Of, now: &ComponentProfile, before: &ComponentProfile, name: &str
     rows.sort_by(|a, b| change(b).cmp(&change(a)).then_with(|| a.0.cmp(b.0)));
     let row = |(name, before, now): (&String, f64, f64)| {
         let sign = if now > before { "+" } else { "−" };
-        let points = figures::number(figures::round((now - before).abs() * 100.0, 1));
+        let points = (now - before).abs() * 100.0;
         vec![
             Cell::new(name.as_str()),
             Cell::new(figures::percent(before)),
             Cell::new(figures::percent(now)),
-            Cell::new(format!("{sign}{points}")),
+            Cell::new(format!("{sign}{points:.1}")),
         ]
     };
     Table {
@@ -271,7 +271,7 @@ struct Called {
 }
 
 /// Names and nodes, and the least number of samples of a node that is kept, if any is left out. What there was before is
-/// scaled to as many samples as there are now.
+/// as it was counted: scaled to the samples of now, a function with few of them would look as if it had had none.
 fn tree(
     component: &ComponentProfile,
     before: Option<&ComponentProfile>,
@@ -292,13 +292,12 @@ fn tree(
     let place = names.len() as u32;
     names.push(component.component.clone());
     let least = whole.samples.div_ceil(MOST_NODES).max(1);
-    let scale = whole.samples as f64 / whole.before.max(1) as f64;
-    let scaled = |called: &Called| before.map(|_| (called.before as f64 * scale).round() as u64);
+    let counted = |called: &Called| before.map(|_| called.before);
     let (mut nodes, mut is_any_left_out) = (Vec::new(), false);
     // Depth first, without recursion: the depth of a stack is the system's choice.
     let mut open = vec![(0, place, &whole)];
     while let Some((depth, name, called)) = open.pop() {
-        nodes.push(FlameNode { depth, name, samples: called.samples, before: scaled(called) });
+        nodes.push(FlameNode { depth, name, samples: called.samples, before: counted(called) });
         for (frame, inner) in called.calls.iter().rev() {
             if inner.samples < least {
                 is_any_left_out |= inner.samples > 0;
@@ -367,15 +366,19 @@ mod tests {
         let (names, nodes, _) = tree(&now, Some(&before));
         let shown: Vec<_> =
             nodes.iter().map(|n| (names[n.name as usize].as_str(), n.samples, n.before.unwrap())).collect();
-        assert_eq!(shown, [("api", 100, 100), ("main", 100, 100), ("parse", 60, 80), ("new", 40, 0)]);
+        assert_eq!(shown, [("api", 100, 50), ("main", 100, 50), ("parse", 60, 40), ("new", 40, 0)]);
+        // Of many more samples before, one in a function is still one.
+        let longer = of(&["main", "parse", "new"], &[(&[0, 1], 9_999), (&[0, 2], 1)]);
+        let (_, nodes, _) = tree(&now, Some(&longer));
+        assert_eq!(nodes.iter().filter_map(|n| n.before).collect::<Vec<_>>(), [10_000, 10_000, 9_999, 1]);
         let rows: Vec<Vec<String>> = changed(Of::Cpu, &now, &before, "base")
             .rows
             .iter()
             .map(|row| row.iter().map(|cell| cell.text.clone()).collect())
             .collect();
-        assert_eq!(rows[0], ["new", "0 %", "40.0 %", "+40"]);
-        assert_eq!(rows[1], ["gone", "20.0 %", "0 %", "−20"]);
-        assert_eq!(rows[2], ["parse", "80.0 %", "60.0 %", "−20"]);
+        assert_eq!(rows[0], ["new", "0 %", "40.0 %", "+40.0"]);
+        assert_eq!(rows[1], ["gone", "20.0 %", "0 %", "−20.0"]);
+        assert_eq!(rows[2], ["parse", "80.0 %", "60.0 %", "−20.0"]);
         assert_eq!(rows.len(), 3);
     }
 

@@ -7,6 +7,7 @@ use loadlab_record::summary::Verdict;
 
 use loadlab_analysis::case::Spread;
 
+use super::numeric::{HOLLOW, height};
 use super::ranged;
 use crate::colour::Colour;
 use crate::document::{Block, Cell, Fact, Section, Table};
@@ -125,13 +126,15 @@ fn steps(curve: &Scalability, logarithmic: bool) -> impl Iterator<Item = f64> {
 /// Latency over throughput at each level: it turns back where more users get less.
 fn latency(curve: &Scalability) -> Option<Plane> {
     let group = |(rank, name, read): (usize, &str, fn(&Level) -> &Spread)| {
+        // Where the system collapses, the latency is often known only from below: that level must not be missing.
         let spot = |level: &Level| {
+            let (up, is_open) = height(read(level)).filter(|(around, _)| around.value > 0.0)?;
             Some(Spot {
                 name: level_name(level),
                 label: (rank == 0).then(|| figures::count(level.users)),
                 across: Around::over(&level.goodput)?,
-                up: Around::over(read(level)).filter(|a| a.low > 0.0)?,
-                is_open: false,
+                up,
+                is_open,
                 verdict: Verdict::None,
                 section: None,
             })
@@ -144,6 +147,8 @@ fn latency(curve: &Scalability) -> Option<Plane> {
     let groups: Vec<Group> = all.into_iter().map(group).filter(|g| g.spots.len() > 1).collect();
     let values = || groups.iter().flat_map(|g| &g.spots).map(|s| s.up.value);
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let is_any_open = groups.iter().flat_map(|g| &g.spots).any(|s| s.is_open);
+    let hollow = if is_any_open { format!(" {HOLLOW}") } else { String::new() };
     (!groups.is_empty()).then(|| Plane {
         title: "Latency over throughput".into(),
         across: Axis::of("goodput", Unit::PerS, false),
@@ -153,11 +158,10 @@ fn latency(curve: &Scalability) -> Option<Plane> {
         marks: Vec::new(),
         heights: Vec::new(),
         behind: "the table below".into(),
-        note: Some(
+        note: Some(format!(
             "Each point is a level of users, as the numbers beside them say, with the medians over its trials and the ranges. \
-             Where it rises without going on to the right, more users only wait."
-                .into(),
-        ),
+             Where it rises without going on to the right, more users only wait.{hollow}"
+        )),
     })
 }
 
@@ -264,5 +268,46 @@ fn table(curve: &Scalability) -> Table {
              time is largest; beyond it users mostly wait."
                 .into(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::metric::{Better, Few};
+    use loadlab_analysis::usl;
+    use loadlab_record::quantile::Estimate;
+
+    use super::*;
+
+    fn curve(p99_ms: [Value; 3]) -> Scalability {
+        let level = |(i, p99_ms): (u64, Value)| Level {
+            users: 1 << i,
+            case: String::new(),
+            goodput: Spread::of(vec![Value::Known(100.0)], Better::More),
+            p50_ms: Spread::of(vec![Value::Known(1.0)], Better::Less),
+            p99_ms: Spread::of(vec![p99_ms], Better::Less),
+        };
+        let levels = (0..).zip(p99_ms).map(level).collect();
+        Scalability { of: String::new(), levels, points: Vec::new(), fit: usl::fit(&[]), knee: None }
+    }
+
+    #[test]
+    fn a_latency_known_from_below_or_between_is_drawn() {
+        let estimate = Estimate { value: Some(20.0), low: Some(10.0), high: Some(40.0) };
+        let between = Value::Between(Few { estimate, largest: Some(50.0), needed: 1000 });
+        let drawn = |curve: &Scalability| {
+            let plane = latency(curve).unwrap();
+            let p99 = plane.groups.iter().find(|g| g.name == "p99").unwrap();
+            let spots: Vec<_> =
+                p99.spots.iter().map(|s| (s.up.value, s.up.low, s.up.high, s.is_open)).collect();
+            (spots, plane.note.is_some_and(|note| note.ends_with(HOLLOW)))
+        };
+        assert_eq!(
+            drawn(&curve([Value::Known(5.0), between, Value::Over(30.0)])),
+            (vec![(5.0, 5.0, 5.0, false), (20.0, 10.0, 40.0, false), (30.0, 30.0, 30.0, true)], true)
+        );
+        // What is not known at all has no place.
+        let known = [Value::Known(5.0), Value::Nothing, Value::Known(6.0)];
+        assert_eq!(drawn(&curve(known)), (vec![(5.0, 5.0, 5.0, false), (6.0, 6.0, 6.0, false)], false));
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::bottleneck::flow::waiting;
 use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::counter::{Counter, During};
 use loadlab_record::evidence::Pair;
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::units::format_duration_ns;
@@ -16,6 +17,9 @@ use crate::figures::{self, NOTHING};
 
 /// How many pairs of components their table lists.
 const MOST_PAIRS: usize = 12;
+
+/// All readings.
+const ALWAYS: During = During { from_s: f64::NEG_INFINITY, to_s: f64::INFINITY };
 
 /// From the trial with the median goodput: the maximum of levels, the growth of counters.
 pub fn table(by_component: &BTreeMap<String, Vec<Sample>>, order: &PlanOrder<'_>) -> Option<Table> {
@@ -108,8 +112,9 @@ fn row(name: &str, list: &[Sample]) -> Vec<Cell> {
     let most =
         |read: fn(&Tcp) -> Option<u64>| Cell::new(figures::or_nothing(tcp(read).max(), figures::count));
     let growth = |read: fn(&Tcp) -> Option<u64>| {
-        let values: Vec<u64> = tcp(read).collect();
-        let grown = values.first().zip(values.last()).map(|(first, last)| last.saturating_sub(*first));
+        let counter = Counter::of(list, |s| Some(read(s.tcp.as_ref()?)? as f64));
+        // A single reading tells nothing of growth, but that the counter is there.
+        let grown = counter.used(ALWAYS).or_else(|| tcp(read).next().map(|_| 0.0)).map(|n| n as u64);
         let cell = Cell::new(figures::or_nothing(grown, figures::count));
         if grown.is_some_and(|n| n > 0) { cell.weighing(Weight::Doubtful) } else { cell }
     };
@@ -148,11 +153,8 @@ fn states(list: &[Sample]) -> String {
 
 /// The share of the time between the first and the last reading.
 fn waited(list: &[Sample], read: fn(&Pressure) -> Option<f64>) -> Option<f64> {
-    let mut readings = list.iter().filter_map(|s| Some((s.at_s, read(s.pressure.as_ref()?)?)));
-    let (from_s, before_s) = readings.next()?;
-    let (to_s, after_s) = readings.next_back()?;
-    // A restarted component counts from zero.
-    (to_s > from_s && after_s >= before_s).then(|| ((after_s - before_s) / (to_s - from_s)).min(1.0))
+    let share = Counter::of(list, |s| read(s.pressure.as_ref()?)).per_s(ALWAYS)?;
+    Some(share.min(1.0))
 }
 
 #[cfg(test)]
@@ -191,5 +193,21 @@ mod tests {
         );
         assert_eq!(rows, ["web | – | – | – | – | 25.0 %", "host | 10 | LISTEN 5 | 7 | 1.5 | 50.0 %"]);
         assert_eq!(table.words, [2]);
+    }
+
+    #[test]
+    fn what_a_restarted_component_counted_before_counts_too() {
+        let tcp = |syn_drops| Some(Tcp { syn_drops: Some(syn_drops), ..Tcp::default() });
+        // It grows by 90 from 10 on, is restarted, and by the last reading has dropped 5 again.
+        let web = [
+            sample(0.0, tcp(10), 2.0, None),
+            sample(4.0, tcp(100), 4.0, None),
+            sample(8.0, tcp(3), 1.0, None),
+            sample(10.0, tcp(5), 3.0, None),
+        ];
+        let table = of(&[("web", &web[..])]);
+        let texts: Vec<&str> = table.rows[0].iter().map(|c| c.text.as_str()).collect();
+        assert_eq!(table.head, ["component", "SYN dropped", "waited for a core"]);
+        assert_eq!(texts, ["web", "95", "50.0 %"]);
     }
 }

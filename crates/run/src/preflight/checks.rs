@@ -1,6 +1,7 @@
 //! What each fact means for a load. Pure; a check returns `None` if it does not concern the load.
 
 use loadlab_load::IoChoice;
+use loadlab_plan::Isolation;
 use loadlab_record::units::{format_bytes, format_count};
 
 use super::{Conntrack, Facts, Finding, Planned, Severity};
@@ -148,21 +149,29 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
     found.effect(Severity::Ok, words)
 }
 
-/// Ports of one source address to one destination, and the number of such pairs.
-fn ports(planned: Option<&Planned>, facts: &Facts) -> Option<(u64, u64)> {
+/// Ports of one source address to one destination.
+fn ports(facts: &Facts) -> Option<u64> {
     let (from, to) = facts.port_range?;
-    let each = (u64::from(to - from) + 1).saturating_sub(facts.ports_reserved);
-    let pairs = planned.map_or(1, |p| p.sources.max(1) * (p.destinations.len() as u64).max(1));
-    Some((each, pairs))
+    Some((u64::from(to - from) + 1).saturating_sub(facts.ports_reserved))
 }
 
-fn port_figure(each: u64, planned: Option<&Planned>) -> String {
+/// Ports of all sources to all destinations.
+fn all_ports(each: u64, planned: &Planned) -> u64 {
+    each.saturating_mul(planned.sources.max(1)).saturating_mul((planned.destinations.len() as u64).max(1))
+}
+
+fn port_figure(each: u64, planned: &Planned) -> String {
     let times = |count: u64, name: &str| match count {
         0 | 1 => String::new(),
         _ => format!(" × {} {name}", n(count)),
     };
-    let (sources, destinations) = planned.map_or((1, 1), |p| (p.sources, p.destinations.len() as u64));
+    let (sources, destinations) = (planned.sources, planned.destinations.len() as u64);
     format!("{}{}{}", n(each), times(sources, "sources"), times(destinations, "destinations"))
+}
+
+/// The worst of the findings about loads that share ports; the first of them, if several are as bad.
+fn worst_of(groups: &[Planned], of: impl Fn(&Planned) -> Finding) -> Option<Finding> {
+    groups.iter().map(of).min_by_key(|found| std::cmp::Reverse(found.severity))
 }
 
 /// A wider range if that is enough, else more addresses to connect from.
@@ -180,62 +189,69 @@ fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
 }
 
 fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
-    let (each, pairs) = ports(planned, facts)?;
-    if planned.is_some_and(|p| p.destinations.is_empty()) {
-        let words = "none needed: no target uses TCP";
-        return Some(Finding::new("source ports", n(each)).effect(Severity::Ok, words));
-    }
-    let found = Finding::new("source ports", port_figure(each, planned));
+    let each = ports(facts)?;
     let Some(planned) = planned else {
         let words = format!("{} connections from one address to one server", n(each));
-        return Some(found.effect(Severity::Ok, words));
+        return Some(Finding::new("source ports", n(each)).effect(Severity::Ok, words));
     };
-    let (capacity, most) = (each * pairs, planned.connections_most);
-    let found = if most > capacity {
+    worst_of(&planned.by_ports(), |loads| ports_of(loads, each)).or_else(|| {
+        let words = "none needed: no target uses TCP";
+        Some(Finding::new("source ports", n(each)).effect(Severity::Ok, words))
+    })
+}
+
+/// The ports of loads that share them.
+fn ports_of(planned: &Planned, each: u64) -> Finding {
+    let found = Finding::new("source ports", port_figure(each, planned));
+    let (capacity, most) = (all_ports(each, planned), planned.connections_most);
+    if most > capacity {
         let words = format!(
             "no port for {} of {} connections: their requests fail as `connect`",
             n(most - capacity),
             n(most)
         );
         let sure = planned.connections > capacity;
-        found.effect(by_certainty(sure), words).remedy(more_ports(planned, each, most as f64))
-    } else if planned.connections as f64 > 0.85 * capacity as f64 {
+        return found.effect(by_certainty(sure), words).remedy(more_ports(planned, each, most as f64));
+    }
+    if planned.connections as f64 > 0.85 * capacity as f64 {
         let words = "enough, but connecting gets slow: finding the last free ports takes the kernel long";
-        found.effect(Severity::Note, words).remedy(more_ports(planned, each, capacity as f64 * 2.0))
-    } else {
-        found.effect(Severity::Ok, format!("enough for {} connections", n(most)))
-    };
-    Some(found)
+        return found.effect(Severity::Note, words).remedy(more_ports(planned, each, capacity as f64 * 2.0));
+    }
+    found.effect(Severity::Ok, format!("enough for {} connections", n(most)))
 }
 
 /// Without keep-alive: ports that closed connections still hold.
 fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
-    if planned.is_some_and(|p| p.keep_alive) {
-        return None;
-    }
-    let (each, pairs) = ports(planned, facts)?;
-    let reused = match facts.tw_reuse? {
-        1 => true,
-        2 => planned.is_none_or(|p| p.loopback),
-        _ => false,
-    };
-    let held_s = if reused { REUSE_S } else { TIME_WAIT_S };
-    let capacity = (each * pairs) as f64;
-    let found = Finding::new("closed connections", format!("hold a port {held_s} s"));
-    let per_s = format!("{} new connections/s", format_count((capacity / held_s).floor()));
+    let each = ports(facts)?;
+    let reuse = facts.tw_reuse?;
     let Some(planned) = planned else {
+        let held_s = if reuse == 0 { TIME_WAIT_S } else { REUSE_S };
+        let found = Finding::new("closed connections", format!("hold a port {held_s} s"));
+        let per_s = format!("{} new connections/s", format_count((each as f64 / held_s).floor()));
         return Some(found.effect(Severity::Ok, format!("up to {per_s} without keep-alive")));
     };
+    let closing: Vec<Planned> = planned.by_ports().into_iter().filter(|loads| !loads.keep_alive).collect();
+    worst_of(&closing, |loads| closed_of(loads, each, reuse))
+}
+
+/// What closed connections hold of the ports of loads that share them.
+fn closed_of(planned: &Planned, each: u64, reuse: u64) -> Finding {
+    // 2: over the loopback interface only.
+    let is_over_loopback = planned.loopback && planned.isolation != Isolation::Each;
+    let reused = reuse == 1 || reuse == 2 && is_over_loopback;
+    let held_s = if reused { REUSE_S } else { TIME_WAIT_S };
+    let capacity = all_ports(each, planned) as f64;
+    let found = Finding::new("closed connections", format!("hold a port {held_s} s"));
+    let per_s = format!("{} new connections/s", format_count((capacity / held_s).floor()));
     let remedy = || match reused {
         false => "sysctl -w net.ipv4.tcp_tw_reuse=1".to_owned(),
         true => more_ports(planned, each, capacity * 2.0),
     };
-    Some(match planned.opened_within(held_s) {
+    match planned.surely_opened_within(held_s) {
         Some(opened) if opened <= capacity => found
             .effect(Severity::Ok, format!("enough for {} connections in that time", format_count(opened))),
         Some(opened) => {
-            let after_s =
-                planned.rate_per_s.map(|rate| format!(" after {} s", format_count(capacity / rate)));
+            let after_s = full_after_s(planned, capacity).map(|s| format!(" after {} s", format_count(s)));
             let words = format!(
                 "{} connections in that time for {} ports: where loadlab closes first, ports run out{} and \
                  requests fail as `connect`",
@@ -252,7 +268,13 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
             found.effect(Severity::Doubt, words).remedy(remedy())
         }
         None => found.effect(Severity::Ok, format!("up to {per_s}")),
-    })
+    }
+}
+
+/// When new connections have filled up the room that those kept open leave.
+fn full_after_s(planned: &Planned, room: f64) -> Option<f64> {
+    let kept = planned.surely_opened_within(0.0)?;
+    planned.new_per_s.filter(|per_s| *per_s > 0.0).map(|per_s| (room - kept).max(0.0) / per_s)
 }
 
 /// Users that connect at the same moment, compared with the queue of a server here.
@@ -312,6 +334,10 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
     };
     let figure = format!("{} of {} entries", n(table.count), n(table.max));
     let found = Finding::new("connection tracking", figure);
+    if planned.is_some_and(|p| p.isolation != Isolation::None) {
+        let words = "nothing is tracked in the run's own network";
+        return Some(found.effect(Severity::Ok, words));
+    }
     if table.tracks == Some(false) && planned.is_none_or(|p| p.loopback) {
         return Some(found.effect(Severity::Ok, "connections to this machine are not tracked"));
     }
@@ -325,20 +351,22 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
         let severity = if table.tracks == Some(true) { Severity::Note } else { Severity::Ok };
         return Some(found.effect(severity, words));
     };
-    let sure = table.tracks == Some(true);
+    let surely = planned.surely_opened_within(table.time_wait_s as f64);
+    let surely_full = surely.is_some_and(|opened| opened > room as f64);
     Some(match planned.opened_within(table.time_wait_s as f64) {
         Some(opened) if opened <= room as f64 => {
             found.effect(Severity::Ok, format!("room for {} connections", format_count(opened)))
         }
         Some(opened) => {
-            let when = match (planned.keep_alive, planned.rate_per_s) {
-                (false, Some(rate)) => format!("full after {} s", format_count(room as f64 / rate)),
-                _ => "it will be full".to_owned(),
+            let after_s = full_after_s(planned, room as f64).filter(|_| !planned.keep_alive && surely_full);
+            let when = match after_s {
+                Some(s) => format!("full after {} s", format_count(s)),
+                None => "it will be full".to_owned(),
             };
             let words = format!(
                 "{when}: then packets are dropped without an error, and connects hang, also those of other programs"
             );
-            let certain = sure && (!planned.keep_alive || planned.connections > room);
+            let certain = table.tracks == Some(true) && surely_full;
             found.effect(by_certainty(certain), words).remedy(track_less(planned, table, opened))
         }
         None if per_s < FAST_PER_S => {
@@ -460,7 +488,9 @@ fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let busy = facts.cpu.busy_cores?;
     let found = Finding::new("other programs", format!("{busy:.1} cores busy"));
     let needed = planned.map_or(1, |p| p.threads + u64::from(p.loopback)).min(facts.cores);
-    let left = facts.cores as f64 - busy;
+    // They are busy anywhere on the machine, and only some of its cores may be ours.
+    let idle = facts.cores_online.max(facts.cores) as f64 - busy;
+    let left = idle.min(facts.cores as f64);
     // A tenth of a core is what an idle desktop uses.
     if left + 0.1 * facts.cores as f64 >= needed as f64 {
         return Some(found.effect(Severity::Ok, "enough cores are idle"));

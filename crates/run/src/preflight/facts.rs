@@ -79,7 +79,7 @@ pub struct CgroupLimits {
     pub cpu_cores: Option<(f64, PathBuf)>,
     /// Bytes, and the file they are from.
     pub memory_bytes: Option<(u64, PathBuf)>,
-    /// Bytes in use in the group of that limit.
+    /// Bytes in use in the group of that limit, without cached files, which the kernel drops when it needs the memory.
     pub memory_used_bytes: u64,
 }
 
@@ -292,8 +292,20 @@ fn v2_limits(dir: &Path, out: &mut CgroupLimits) {
     }
     let number = |name: &str| text(dir, name)?.trim().parse::<u64>().ok();
     if let Some(bytes) = number("memory.max") {
-        lower_memory(out, bytes, number("memory.current").unwrap_or(0), dir.join("memory.max"));
+        let used = number("memory.current").unwrap_or(0).saturating_sub(cached_files(dir, ""));
+        lower_memory(out, bytes, used, dir.join("memory.max"));
     }
+}
+
+/// Bytes of files in the page cache of a group. Files in memory (tmpfs) are not among them: they can only be swapped out.
+fn cached_files(dir: &Path, prefix: &str) -> u64 {
+    let stat = text(dir, "memory.stat").unwrap_or_default();
+    let of = |line: &str| {
+        let (name, bytes) = line.split_once(' ')?;
+        let is_file = matches!(name.strip_prefix(prefix)?, "inactive_file" | "active_file");
+        is_file.then(|| bytes.trim().parse::<u64>().ok())?
+    };
+    stat.lines().filter_map(of).fold(0, u64::saturating_add)
 }
 
 fn v1_cpu(dir: &Path, out: &mut CgroupLimits) {
@@ -306,7 +318,8 @@ fn v1_cpu(dir: &Path, out: &mut CgroupLimits) {
 fn v1_memory(dir: &Path, out: &mut CgroupLimits) {
     let number = |name: &str| text(dir, name)?.trim().parse::<u64>().ok();
     if let Some(bytes) = number("memory.limit_in_bytes") {
-        let used = number("memory.usage_in_bytes").unwrap_or(0);
+        // The usage includes groups below, and of the statistics only those totals do.
+        let used = number("memory.usage_in_bytes").unwrap_or(0).saturating_sub(cached_files(dir, "total_"));
         lower_memory(out, bytes, used, dir.join("memory.limit_in_bytes"));
     }
 }

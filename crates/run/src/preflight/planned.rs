@@ -13,19 +13,19 @@ pub struct Planned {
     pub connections_most: u64,
     /// Connections opened within the first moment or, with a ramp, within a second.
     pub burst: u64,
-    /// Connections are reused.
+    /// Connections are reused, and stay open to the end.
     pub keep_alive: bool,
-    /// The highest rate of requests per second, if the schedule bounds it.
-    pub rate_per_s: Option<f64>,
-    /// Requests in all, if they are counted.
-    pub requests: Option<u64>,
+    /// The highest rate of new connections where they are not reused, if the schedule bounds it.
+    pub new_per_s: Option<f64>,
+    /// New connections in all where they are not reused, if they are counted.
+    pub new_in_all: Option<u64>,
     /// Length in seconds, if it is bounded by time.
     pub duration_s: Option<f64>,
     /// Destinations, each address and port once.
     pub destinations: Vec<String>,
     /// Every destination is this machine.
     pub loopback: bool,
-    /// Addresses it connects from.
+    /// Addresses it connects from; 1 is the kernel's own choice.
     pub sources: u64,
     /// Load threads.
     pub threads: u64,
@@ -33,6 +33,11 @@ pub struct Planned {
     pub io: IoChoice,
     /// The highest number of open files that a process component is to get, and which component.
     pub component_files: Option<(u64, String)>,
+    /// The networks that it runs in.
+    pub isolation: plan::Isolation,
+    /// The loads that it is made of, if these are several: each has its own connections, and what one of them needs is not
+    /// spread over what another has.
+    pub parts: Vec<Planned>,
 }
 
 /// When users or requests are due, common to both kinds of plan.
@@ -60,11 +65,16 @@ impl Planned {
             planned.burst = 0;
         }
         planned.keep_alive = spec.keep_alive;
-        planned.requests = match spec.until {
+        planned.new_in_all = match spec.until {
             Until::Requests(n) => Some(n),
             Until::Repeats(n) => Some(all(n, planned.connections, spec.requests.len())),
             Until::Elapsed(_) => None,
         };
+        if let Some(http2) = &spec.http2 {
+            let hosts = spec.hosts.len() as u64;
+            let share = |users| sharing(users, spec.busy_threads(), u64::from(http2.streams), hosts);
+            planned.share_connections(share);
+        }
         planned.duration_s = spec.schedule_ns().map(|ns| ns as f64 / 1e9);
         planned.destinations = unique(hosts().map(ToString::to_string));
         planned.loopback = hosts().all(Address::is_local);
@@ -92,13 +102,20 @@ impl Planned {
         let mut planned = Planned::shaped(&shape, load.ramp_ns);
         planned.rise_in(load.stages.iter().map(|s| (s.from, s.to, s.over_ns)));
         planned.keep_alive = load.keep_alive;
+        let batches = u64::from(load.batches.max(1));
         match load.until {
-            Until::Elapsed(ns) => planned.duration_s = Some((load.start_ns + ns) as f64 / 1e9),
-            Until::Requests(n) => planned.requests = Some(n),
+            Until::Elapsed(ns) => {
+                planned.duration_s = Some((load.start_ns + ns.saturating_mul(batches)) as f64 / 1e9);
+            }
+            Until::Requests(n) => planned.new_in_all = Some(n.saturating_mul(batches)),
             Until::Repeats(n) => {
                 let requests = load.journey.iter().map(plan::Step::requests).sum::<u64>();
-                planned.requests = Some(all(n, planned.connections, requests as usize));
+                let each = all(n, planned.connections, requests as usize);
+                planned.new_in_all = Some(each.saturating_mul(batches));
             }
+        }
+        if matches!(load.model, plan::Model::Sessions { .. }) {
+            planned.close_with_users(load);
         }
         let urls: Vec<String> = match &load.http.proxy {
             Some(proxy) => vec![proxy.to_string()],
@@ -114,13 +131,55 @@ impl Planned {
             planned.sources = sources_on_loopback(planned.connections).max(1);
         }
         planned.threads = load.threads.map_or(threads as u64, u64::from).max(1);
+        planned.share_streams(load, &urls);
         planned
+    }
+
+    /// A user that arrives has a connection of its own, and closes it when it leaves.
+    fn close_with_users(&mut self, load: &plan::LoadSpec) {
+        let each = match load.keep_alive {
+            true => 1,
+            false if load.script.is_mix => {
+                load.script.user_setup.len() as u64 + 1 + load.script.user_teardown.len() as u64
+            }
+            false => load.steps().count() as u64,
+        };
+        self.new_per_s = self.new_per_s.map(|users_per_s| users_per_s * each as f64);
+        self.new_in_all = self.new_in_all.map(|users| users.saturating_mul(each));
+        self.keep_alive = false;
+    }
+
+    /// Over HTTP/2 several users, or requests in flight, share a connection, which stays open.
+    fn share_streams(&mut self, load: &plan::LoadSpec, urls: &[String]) {
+        let hosts = (self.destinations.len() as u64).max(1);
+        let (threads, streams) = (self.threads, u64::from(load.http.streams_per_connection));
+        let share = |all: u64| sharing(all, threads, streams, hosts);
+        match load.http.protocol {
+            plan::Protocol::Http1 => {}
+            plan::Protocol::Http2 => {
+                self.keep_alive = true;
+                self.share_connections(share);
+            }
+            // Whether they do is up to the servers, which are asked when the load begins.
+            plan::Protocol::Auto => {
+                if urls.iter().any(|url| url.to_ascii_lowercase().starts_with("https:")) {
+                    self.connections = self.connections.min(share(self.connections));
+                }
+            }
+        }
+    }
+
+    /// As many connections as it takes if users share them.
+    fn share_connections(&mut self, share: impl Fn(u64) -> u64) {
+        self.connections = share(self.connections);
+        self.connections_most = share(self.connections_most);
+        self.burst = share(self.burst);
     }
 
     /// For a case: all its loads together.
     pub fn of_case(case: &plan::Case, threads: usize) -> Option<Planned> {
         let loads = case.loads.iter().filter(|l| l.command().is_none());
-        let mut planned = loads.map(|l| Planned::of_load(l, threads)).reduce(Planned::beside)?;
+        let mut planned = Planned::together(loads.map(|l| Planned::of_load(l, threads)).collect())?;
         let processes =
             case.system.components.iter().filter(|c| matches!(c.part, plan::ComponentKind::Process(_)));
         let files = processes.filter_map(|c| Some((c.limits.open_files?, c.name.clone())));
@@ -144,8 +203,8 @@ impl Planned {
             connections_most,
             burst,
             keep_alive: true,
-            rate_per_s,
-            requests: None,
+            new_per_s: rate_per_s,
+            new_in_all: None,
             duration_s: None,
             destinations: Vec::new(),
             loopback: true,
@@ -153,7 +212,21 @@ impl Planned {
             threads: 1,
             io: IoChoice::Auto,
             component_files: None,
+            isolation: plan::Isolation::None,
+            parts: Vec::new(),
         }
+    }
+
+    /// The same in the networks that its plan makes for a run.
+    #[must_use]
+    pub fn isolated(mut self, isolation: plan::Isolation) -> Planned {
+        self.parts = self.parts.into_iter().map(|part| part.isolated(isolation)).collect();
+        self.isolation = isolation;
+        // Then a component's address is that of its link, which is reached from the one address of the load.
+        if isolation == plan::Isolation::Each && self.destinations.iter().any(|d| d.starts_with("${")) {
+            self.sources = 1;
+        }
+        self
     }
 
     /// In stages (from, to, duration) users arrive as fast as at the steepest one, including jumps.
@@ -169,38 +242,88 @@ impl Planned {
         }
     }
 
-    /// Both at once.
-    pub fn beside(self, other: Planned) -> Planned {
-        let sum = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
-        Planned {
-            connections: self.connections.saturating_add(other.connections),
-            connections_most: self.connections_most.saturating_add(other.connections_most),
-            burst: self.burst.saturating_add(other.burst),
-            keep_alive: self.keep_alive && other.keep_alive,
-            rate_per_s: sum(self.rate_per_s, other.rate_per_s),
-            requests: self.requests.zip(other.requests).map(|(a, b)| a.saturating_add(b)),
-            duration_s: self.duration_s.zip(other.duration_s).map(|(a, b)| a.max(b)),
-            destinations: unique(self.destinations.into_iter().chain(other.destinations)),
-            loopback: self.loopback && other.loopback,
-            sources: self.sources.min(other.sources),
-            threads: self.threads.saturating_add(other.threads),
-            io: if self.io == other.io { self.io } else { IoChoice::Auto },
-            component_files: self.component_files.max(other.component_files),
+    /// All at once; `None` if there are none.
+    fn together(mut loads: Vec<Planned>) -> Option<Planned> {
+        if loads.len() <= 1 {
+            return loads.pop();
         }
+        let sum = |of: fn(&Planned) -> u64| loads.iter().map(of).fold(0, u64::saturating_add);
+        let closing = || loads.iter().filter(|load| !load.keep_alive);
+        let first = loads.first()?;
+        let io = if loads.iter().all(|load| load.io == first.io) { first.io } else { IoChoice::Auto };
+        let durations =
+            loads.iter().map(|load| load.duration_s).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)));
+        Some(Planned {
+            connections: sum(|load| load.connections),
+            connections_most: sum(|load| load.connections_most),
+            burst: sum(|load| load.burst),
+            keep_alive: closing().next().is_none(),
+            new_per_s: closing().map(|load| load.new_per_s).sum(),
+            new_in_all: closing().map(|load| load.new_in_all).sum(),
+            duration_s: durations.flatten(),
+            destinations: unique(loads.iter().flat_map(|load| load.destinations.iter().cloned())),
+            loopback: loads.iter().all(|load| load.loopback),
+            // Those of all loads begin with the same one.
+            sources: loads.iter().map(|load| load.sources).max().unwrap_or(1),
+            threads: sum(|load| load.threads),
+            io,
+            component_files: loads.iter().filter_map(|load| load.component_files.clone()).max(),
+            isolation: first.isolation,
+            parts: loads,
+        })
+    }
+
+    /// The loads that connect over TCP, in groups that take ports from one and the same supply: to a common destination,
+    /// and all of them from the kernel's address or all from those that loadlab chooses.
+    pub(super) fn by_ports(&self) -> Vec<Planned> {
+        let mut groups: Vec<Vec<Planned>> = Vec::new();
+        let parts = if self.parts.is_empty() { std::slice::from_ref(self) } else { &self.parts };
+        for part in parts.iter().filter(|part| !part.destinations.is_empty()) {
+            let is_chosen = part.sources > 1;
+            let is_shared = |other: &Planned| {
+                is_chosen == (other.sources > 1)
+                    && other.destinations.iter().any(|d| part.destinations.contains(d))
+            };
+            let (same, others): (Vec<_>, Vec<_>) =
+                groups.into_iter().partition(|group| group.iter().any(is_shared));
+            groups = others;
+            groups.push(same.into_iter().flatten().chain([part.clone()]).collect());
+        }
+        groups.into_iter().filter_map(Planned::together).collect()
     }
 
     /// The most connections opened within this many seconds, including closed ones; `None` if unbounded.
     pub(super) fn opened_within(&self, seconds: f64) -> Option<f64> {
-        if self.keep_alive {
-            return Some(self.connections_most as f64);
+        self.opened(seconds, |kept| kept.connections_most)
+    }
+
+    /// The same without those that open only if the system falls behind.
+    pub(super) fn surely_opened_within(&self, seconds: f64) -> Option<f64> {
+        self.opened(seconds, |kept| kept.connections)
+    }
+
+    fn opened(&self, seconds: f64, kept: fn(&Planned) -> u64) -> Option<f64> {
+        if !self.parts.is_empty() {
+            return self.parts.iter().map(|part| part.opened(seconds, kept)).sum();
         }
-        let by_rate = self.rate_per_s.map(|r| r * self.duration_s.map_or(seconds, |d| d.min(seconds)));
-        let by_count = self.requests.map(|n| n as f64);
+        if self.keep_alive {
+            return Some(kept(self) as f64);
+        }
+        let by_rate = self.new_per_s.map(|r| r * self.duration_s.map_or(seconds, |d| d.min(seconds)));
+        let by_count = self.new_in_all.map(|n| n as f64);
         match (by_rate, by_count) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
     }
+}
+
+/// Connections for so many users or requests in flight over HTTP/2: each of the threads that have any shares its own
+/// among as many as there are streams, for each host.
+fn sharing(all: u64, threads: u64, streams: u64, hosts: u64) -> u64 {
+    let threads = threads.min(all).max(1);
+    let each = all.div_ceil(threads).div_ceil(streams.max(1));
+    each.saturating_mul(threads).saturating_mul(hosts)
 }
 
 /// Requests per second when each of `users` sends one per `every_ns`.
@@ -287,9 +410,13 @@ mod tests {
             let plan = plan::Plan::parse("p.yaml", text, &plan::Options::default()).unwrap();
             Planned::of_case(&plan.cases()[0], 1).unwrap().sources
         };
-        assert_eq!((sources(many), sources(text), planned.component_files), (3, 1, None));
+        assert_eq!((sources(many), sources(text), planned.component_files.clone()), (3, 1, None));
         // Users without a pace are limited only by the answers.
-        assert_eq!((planned.rate_per_s, planned.requests, planned.duration_s), (None, None, Some(60.0)));
+        let users = &planned.parts[0];
+        assert_eq!((users.new_per_s, users.new_in_all, planned.duration_s), (None, None, Some(60.0)));
+        // What is opened anew is only what is not reused.
+        assert_eq!((planned.new_per_s, planned.opened_within(10.0)), (Some(50.0), Some(3500.0)));
+        assert_eq!(planned.surely_opened_within(60.0), Some(3000.0 + 50.0 * 30.0));
     }
 
     #[test]
@@ -331,5 +458,109 @@ mod tests {
             let planned = Planned::of_case(&plan.cases()[0], 1).unwrap();
             assert_eq!(planned.opened_within(60.0), expect, "{more}");
         }
+    }
+
+    fn planned(text: &str) -> Planned {
+        let plan = plan::Plan::parse("p.yaml", text, &plan::Options::default()).unwrap();
+        Planned::of_case(&plan.cases()[0], 1).unwrap().isolated(plan.isolate)
+    }
+
+    #[test]
+    fn users_of_http2_share_connections() {
+        let of = |load: &str, url: &str| {
+            let load = load.replace("STREAMS", "streams_per_connection: 100");
+            let planned = planned(&format!(
+                "loadlab: 1\nname: n\nload: {{ {load}, duration: 1m, threads: 2, journey: [ {{ get: \"{url}\" }} ] }}\n"
+            ));
+            (planned.connections, planned.connections_most, planned.burst)
+        };
+        let (http, https) = ("http://127.0.0.1:1/", "https://127.0.0.1:1/");
+        for (load, url, expect) in [
+            ("users: 30000", http, (30_000, 30_000, 30_000)),
+            ("users: 30000, protocol: http/2, STREAMS", http, (300, 300, 300)),
+            ("users: 30000, ramp: 10s, protocol: http/2, STREAMS", http, (300, 300, 30)),
+            // Each thread has its own.
+            ("users: 101, protocol: http/2, STREAMS", http, (2, 2, 2)),
+            ("users: 201, protocol: http/2, STREAMS", http, (4, 4, 4)),
+            ("users: 1, protocol: http/2, STREAMS", http, (1, 1, 1)),
+            ("users: 30, protocol: http/2", http, (30, 30, 30)),
+            ("rate: 9/s, max_in_flight: 5000, protocol: http/2, STREAMS", http, (1, 50, 0)),
+            // The servers decide.
+            ("users: 30000, protocol: auto, STREAMS", https, (300, 30_000, 30_000)),
+            ("users: 30000, protocol: auto, STREAMS", http, (30_000, 30_000, 30_000)),
+        ] {
+            assert_eq!(of(load, url), expect, "{load} {url}");
+        }
+        let two = "users: 200, protocol: http/2, streams_per_connection: 100, duration: 1m, threads: 2, journey: \
+                   [ { get: \"http://127.0.0.1:1/\" }, { get: \"http://127.0.0.1:2/\" } ]";
+        let two = planned(&format!("loadlab: 1\nname: n\nload: {{ {two} }}\n"));
+        assert_eq!(two.connections, 4, "a connection to each host");
+    }
+
+    #[test]
+    fn users_that_arrive_close_their_connections() {
+        let step = "{ get: \"http://127.0.0.1:1/\" }";
+        for (load, steps, expect) in [
+            ("sessions: 50/s, duration: 10s", 3, Some(500.0)),
+            ("sessions: 50/s, duration: 10m", 3, Some(3000.0)),
+            ("sessions: 50/s, duration: 10s, keep_alive: false", 3, Some(1500.0)),
+            ("sessions: 50/s, requests: 40", 3, Some(40.0)),
+            ("sessions: 50/s, duration: 10s, batches: { repeat: 4 }", 1, Some(2000.0)),
+            ("sessions: 50/s, duration: 10s, protocol: http/2", 1, Some(10_000.0)),
+            ("rate: 50/s, duration: 10s, max_in_flight: 70", 1, Some(70.0)),
+            ("rate: 50/s, duration: 10s, batches: { repeat: 4 }, keep_alive: false", 1, Some(2000.0)),
+            ("rate: 50/s, requests: 100, batches: { repeat: 4 }, keep_alive: false", 1, Some(400.0)),
+        ] {
+            let steps = vec![step; steps].join(", ");
+            let planned =
+                planned(&format!("loadlab: 1\nname: n\nload: {{ {load}, journey: [ {steps} ] }}\n"));
+            assert_eq!(planned.opened_within(60.0), expect, "{load}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_a_component_is_its_links_where_each_has_its_own_network() {
+        let sources = |isolate: &str| {
+            planned(&format!(
+                "loadlab: 1\nname: n\nisolate: {isolate}\nsystem: {{ components: {{ web: {{ run: x }} }} }}\n\
+                 load: {{ users: 40000, duration: 1m, journey: [ {{ get: \"http://${{components.web.address}}:80/\" }} ] }}\n"
+            ))
+            .sources
+        };
+        assert_eq!((sources("true"), sources("shared"), sources("false")), (1, 5, 5));
+    }
+
+    #[test]
+    fn loads_share_ports_where_they_connect_to_the_same_place() {
+        let groups = |loads: &[(&str, u64)]| {
+            let journey = |urls: &str| {
+                let steps: Vec<String> = urls.split(' ').map(|url| format!("{{ get: \"{url}\" }}")).collect();
+                steps.join(", ")
+            };
+            let loads: Vec<String> = loads
+                .iter()
+                .enumerate()
+                .map(|(at, (urls, users))| {
+                    format!("  l{at}: {{ users: {users}, duration: 1s, journey: [ {} ] }}\n", journey(urls))
+                })
+                .collect();
+            let planned = planned(&format!("loadlab: 1\nname: n\nloads:\n{}", loads.concat()));
+            let mut all: Vec<(u64, u64, usize)> = planned
+                .by_ports()
+                .iter()
+                .map(|group| (group.connections, group.sources, group.destinations.len()))
+                .collect();
+            all.sort_unstable();
+            all
+        };
+        let (a, b, ab) = ("http://10.0.0.1/", "http://10.0.0.2/", "http://10.0.0.1/ http://10.0.0.2/");
+        let here = "http://127.0.0.1:1/";
+        assert_eq!(groups(&[(a, 5), (a, 7)]), [(12, 1, 1)]);
+        assert_eq!(groups(&[(a, 5), (b, 7)]), [(5, 1, 1), (7, 1, 1)]);
+        assert_eq!(groups(&[(a, 5), (b, 7), (ab, 1)]), [(13, 1, 2)]);
+        // Those with addresses of their own leave the kernel's alone.
+        assert_eq!(groups(&[(here, 60_000), (here, 9)]), [(9, 1, 1), (60_000, 8, 1)]);
+        assert_eq!(groups(&[("unix:/run/x:/", 5), (a, 7)]), [(7, 1, 1)]);
+        assert_eq!(groups(&[("unix:/run/x:/", 5)]), []);
     }
 }

@@ -39,8 +39,8 @@ fn small() -> Planned {
         connections_most: 50,
         burst: 50,
         keep_alive: true,
-        rate_per_s: None,
-        requests: None,
+        new_per_s: None,
+        new_in_all: None,
         duration_s: Some(10.0),
         destinations: vec!["127.0.0.1:80".to_owned()],
         loopback: true,
@@ -48,6 +48,8 @@ fn small() -> Planned {
         threads: 2,
         io: IoChoice::Auto,
         component_files: None,
+        isolation: loadlab_plan::Isolation::None,
+        parts: Vec::new(),
     }
 }
 
@@ -62,7 +64,7 @@ fn opening(rate_per_s: f64, duration_s: f64) -> Planned {
         connections_most: 10_000,
         burst: 0,
         keep_alive: false,
-        rate_per_s: Some(rate_per_s),
+        new_per_s: Some(rate_per_s),
         duration_s: Some(duration_s),
         ..small()
     }
@@ -95,7 +97,7 @@ fn a_good_machine_has_nothing_to_say() {
     let found = findings(None, &good());
     assert!(found.iter().all(|f| f.severity == Fine && !f.effect.is_empty()), "{found:?}");
     let open =
-        Planned { connections: 1, connections_most: 10_000, burst: 0, rate_per_s: Some(1e4), ..small() };
+        Planned { connections: 1, connections_most: 10_000, burst: 0, new_per_s: Some(1e4), ..small() };
     assert_eq!(notes(&open, &good()), Vec::<String>::new());
 }
 
@@ -191,7 +193,54 @@ fn closed_connections() {
     let closed = Planned { keep_alive: false, ..small() };
     check(what, &closed, &good(), (Fine, "up to 28,232 new connections/s", ""));
     check(what, &closed, &none, (Doubt, "above 470 new connections/s", "tcp_tw_reuse=1"));
-    check(what, &Planned { requests: Some(20_000), ..closed }, &none, (Fine, "20,000", ""));
+    check(what, &Planned { new_in_all: Some(20_000), ..closed }, &none, (Fine, "20,000", ""));
+}
+
+/// What each load asks for is not mixed up with what others do.
+#[test]
+fn several_loads_at_once() {
+    let planned = |loads: &str| {
+        let url = "journey: [ { get: \"http://127.0.0.1:1/\" } ]";
+        let text = format!("loadlab: 1\nname: n\nloads:\n{}", loads.replace("URL", url));
+        let plan = loadlab_plan::Plan::parse("p.yaml", &text, &loadlab_plan::Options::default()).unwrap();
+        Planned::of_case(&plan.cases()[0], 1).unwrap()
+    };
+    let big = "  a: { users: 60000, duration: 1m, URL }\n";
+    let beside = planned(&format!("{big}  b: {{ users: 5, duration: 1m, URL }}\n"));
+    check("source ports", &beside, &good(), (Fine, "enough for", ""));
+    // One that runs out is found beside one that does not.
+    let open = "  b: { rate: 5/s, max_in_flight: 40000, duration: 1m, URL }\n";
+    check("source ports", &planned(&format!("{big}{open}")), &good(), (Doubt, "11,768 of 40,000", "1024"));
+
+    let fast = "  a: { rate: 5000/s, duration: 10m, max_in_flight: 1000, URL }\n";
+    let slow = "  b: { rate: 1/s, duration: 10m, keep_alive: false, URL }\n";
+    let table = tracked(262_144, 0, Some(true));
+    let both = planned(&format!("{fast}{slow}"));
+    check("connection tracking", &both, &table, (Fine, "room for 1,120 connections", ""));
+    check("closed connections", &both, &good(), (Fine, "enough for 2 connections", ""));
+    let full = planned(&format!("{fast}{}", slow.replace("1/s", "5000/s")));
+    check("connection tracking", &full, &table, (Blocker, "full after 52.4 s", "unshare -rn"));
+    // Users that arrive leave closed connections behind.
+    let sessions = "  a: { sessions: 5000/s, duration: 10m, URL }\n";
+    check("connection tracking", &planned(sessions), &table, (Blocker, "full after 52.4 s", "unshare -rn"));
+    // A cap that may never be reached beside it is not certain.
+    let cap = "  a: { rate: 5/s, duration: 10m, max_in_flight: 300000, URL }\n";
+    let both = planned(&format!("{cap}{slow}"));
+    check("connection tracking", &both, &table, (Doubt, "it will be full", "unshare -rn"));
+}
+
+#[test]
+fn the_networks_of_a_run() {
+    let table = tracked(262_144, 0, Some(true));
+    let none = (Fine, "nothing is tracked in the run's own network", "");
+    for isolation in [loadlab_plan::Isolation::Shared, loadlab_plan::Isolation::Each] {
+        check("connection tracking", &opening(5000.0, 600.0).isolated(isolation), &table, none);
+    }
+    // A link is not the loopback interface, where ports are reused early.
+    let opening = opening(1000.0, 600.0);
+    check("closed connections", &opening, &good(), (Fine, "1,000 connections in that time", ""));
+    let linked = opening.isolated(loadlab_plan::Isolation::Each);
+    check("closed connections", &linked, &good(), (Doubt, "60,000", "tcp_tw_reuse=1"));
 }
 
 #[test]
@@ -268,6 +317,10 @@ fn cores_and_what_takes_them() {
         |busy, steal| Facts { cpu: CpuUse { steal_percent: Some(steal), busy_cores: Some(busy) }, ..good() };
     check("other programs", &small(), &used(1.0, 0.0), (Fine, "idle", ""));
     check("other programs", &small(), &used(1.9, 0.0), (Doubt, "2.1 of 4 cores left", "top"));
+    // Others have cores of their own where only some are ours.
+    let some = |busy| Facts { cores: 4, cores_online: 16, ..used(busy, 0.0) };
+    check("other programs", &small(), &some(9.0), (Fine, "idle", ""));
+    check("other programs", &small(), &some(14.1), (Doubt, "1.9 of 4 cores left", "top"));
     check("steal time", &small(), &used(0.0, 0.9), (Fine, "stolen", ""));
     check("steal time", &small(), &used(0.0, 1.0), (Note, "gives", ""));
     check("steal time", &small(), &used(0.0, 7.0), (Doubt, "pauses", ""));
@@ -439,7 +492,9 @@ fn limits_of_both_cgroup_versions() {
         ("sys/fs/cgroup/a/b/memory.max", "max\n"),
         ("sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
         ("sys/fs/cgroup/a/memory.max", "1048576\n"),
-        ("sys/fs/cgroup/a/memory.current", "4096\n"),
+        ("sys/fs/cgroup/a/memory.current", "9096\n"),
+        // What a build has read and written can be dropped.
+        ("sys/fs/cgroup/a/memory.stat", "anon 4000\nfile 5096\ninactive_file 3000\nactive_file 2000\n"),
     ]);
     assert_eq!(v2.0, Some((1.5, "/sys/fs/cgroup/a/cpu.max".to_owned())));
     assert_eq!(v2.1, Some((1 << 20, 4096, "/sys/fs/cgroup/a/memory.max".to_owned())));
@@ -449,7 +504,11 @@ fn limits_of_both_cgroup_versions() {
         ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
         ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
         ("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "15728640\n"),
-        ("sys/fs/cgroup/memory/box/memory.usage_in_bytes", "1000\n"),
+        ("sys/fs/cgroup/memory/box/memory.usage_in_bytes", "6000\n"),
+        (
+            "sys/fs/cgroup/memory/box/memory.stat",
+            "inactive_file 7\nactive_file 7\ntotal_inactive_file 3000\ntotal_active_file 2000\nodd\n",
+        ),
     ]);
     assert_eq!(v1.0, Some((0.5, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us".to_owned())));
     assert_eq!(v1.1, Some((15 << 20, 1000, "/sys/fs/cgroup/memory/box/memory.limit_in_bytes".to_owned())));

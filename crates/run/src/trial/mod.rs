@@ -25,7 +25,7 @@ use loadlab_record::Secrets;
 use loadlab_record::event::EventKind;
 use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
+use loadlab_record::summary::{Ended, Generator as GeneratorUse, LoadFacts, Loss, Summary};
 use loadlab_system::{
     Answering, Cancel, IdleReadings, Listening, Notice, Probe, ProfileSpec, Profiler, SampleTiming,
     TrialClock, Watched, Watcher, clock, drain,
@@ -629,7 +629,10 @@ impl Trial<'_> {
             samples: &samples,
             events: &events,
             evidence: &state.evidence(),
-            generator: measured.generator.clone(),
+            generator: GeneratorUse {
+                machine_cores: crate::host::machine_cores(),
+                ..measured.generator.clone()
+            },
             agents: measured.agents.clone(),
             ended,
             expect: &self.conditions.expect,

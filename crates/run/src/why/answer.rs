@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_analysis::Exit;
 use loadlab_plan::{Case, ComponentSpec};
 use loadlab_record::summary::Summary;
-use loadlab_record::why::{LeverCall, LeverFacts, NextFacts, WhyFacts};
+use loadlab_record::why::{LeverCall, LeverFacts, NextFacts, NotTried, WhyFacts};
 
 use crate::why::lever::Lever;
 
@@ -89,11 +90,24 @@ pub fn is_apart(first: &LeverFacts, other: &LeverFacts) -> bool {
     first.goodput.zip(other.goodput).is_some_and(|(first, other)| first.high < other.low)
 }
 
+/// The answer where nothing could be tried, and the exit it calls for: nothing is used up, or it is not known whether
+/// something is.
+pub fn nothing_tried(not_tried: &[NotTried], have_room: bool) -> (String, Exit) {
+    if have_room {
+        return ("nothing holds this load back that could be given more of".to_owned(), Exit::Ok);
+    }
+    let reasons: Vec<String> = not_tried.iter().map(|one| format!("{}: {}", one.name, one.why)).collect();
+    let reasons = reasons.join("; ");
+    let text = format!("what holds this load back is not known, since no lever could be tried ({reasons})");
+    (text, Exit::Undecided)
+}
+
 /// The answer in a sentence.
 pub fn found(facts: &WhyFacts) -> String {
     let percent = |ratio: f64| (1.0 - ratio) * 100.0;
     let binding: Vec<&LeverFacts> = facts.levers.iter().filter(|l| l.call == LeverCall::Binds).collect();
-    let margin = facts.margin * 100.0;
+    // With the decimals it was given with, without those of the multiplication.
+    let margin = (facts.margin * 1e5).round() / 1e3;
     let Some((first, goodput)) = binding.first().and_then(|first| Some((*first, first.goodput?))) else {
         let open: Vec<&str> = facts
             .levers
@@ -113,7 +127,7 @@ pub fn found(facts: &WhyFacts) -> String {
                 facts.blocks.len()
             ),
             [] => format!(
-                "no lever holds this load back: a step of each costs less than {margin:.0} % of the goodput"
+                "no lever holds this load back: a step of each costs less than {margin} % of the goodput"
             ),
             open => format!(
                 "too few rounds to tell whether {} holds it back: --budget gives more",
@@ -202,6 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn without_a_lever_it_is_known_only_where_there_is_room() {
+        let why = |name: &str, why: &str| NotTried { name: name.to_owned(), why: why.to_owned() };
+        let all = [why("web CPU", "it used 20 % of its limit"), why("db", "loadlab only watches it")];
+        let (text, exit) = nothing_tried(&all[..1], true);
+        assert!(text.starts_with("nothing holds this load back") && exit == Exit::Ok, "{text}");
+        let (text, exit) = nothing_tried(&all, false);
+        assert_eq!(exit, Exit::Undecided);
+        assert_eq!(
+            text,
+            "what holds this load back is not known, since no lever could be tried (web CPU: it used 20 % of its \
+             limit; db: loadlab only watches it)"
+        );
+    }
+
+    #[test]
     fn the_answer_in_a_sentence() {
         let facts = |levers: Vec<LeverFacts>| WhyFacts {
             margin: 0.05,
@@ -231,6 +260,12 @@ mod tests {
             found(&facts(vec![web.clone()])),
             "no lever holds this load back: a step of each costs less than 5 % of the goodput"
         );
+        for (margin, words) in
+            [(0.005, "less than 0.5 % of"), (0.07, "less than 7 % of"), (0.125, "less than 12.5 % of")]
+        {
+            let text = found(&WhyFacts { margin, ..facts(vec![web.clone()]) });
+            assert!(text.contains(words), "{text}");
+        }
         let open = lever("db CPU", LeverCall::CannotTell, 0.94);
         assert!(
             found(&facts(vec![open.clone(), web.clone()]))

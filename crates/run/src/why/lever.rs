@@ -67,18 +67,41 @@ impl Setting {
     }
 }
 
-/// All levers of a case, and what is none. `usage` is that of a trial as planned.
-pub fn levers(
-    case: &Case,
-    summary: &Summary,
-    usage: &dyn Fn(&str) -> Usage,
-    cores: f64,
-) -> (Vec<Lever>, Vec<NotTried>) {
-    let (mut found, mut not_tried) = (Vec::new(), Vec::new());
+/// What can be changed in a case, and what cannot.
+#[derive(Clone, Debug, Default)]
+pub struct Levers {
+    /// All levers.
+    pub found: Vec<Lever>,
+    /// What is none.
+    pub not_tried: Vec<NotTried>,
+    /// What is none was seen to have room: not because it cannot be changed, or is not known.
+    pub others_have_room: bool,
+}
+
+/// Why the CPU of a component is no lever.
+struct Unfit {
+    why: String,
+    has_room: bool,
+}
+
+impl Unfit {
+    fn with_room(why: impl Into<String>) -> Unfit {
+        Unfit { why: why.into(), has_room: true }
+    }
+
+    fn unknown(why: impl Into<String>) -> Unfit {
+        Unfit { why: why.into(), has_room: false }
+    }
+}
+
+/// The levers of a case. `usage` is that of a trial as planned.
+pub fn levers(case: &Case, summary: &Summary, usage: &dyn Fn(&str) -> Usage, cores: f64) -> Levers {
+    let (mut found, mut not_tried, mut others_have_room) = (Vec::new(), Vec::new(), true);
     for component in &case.system.components {
         if matches!(component.part, loadlab_plan::ComponentKind::External(_)) {
             let why = "loadlab only watches it".to_owned();
             not_tried.push(NotTried { name: component.name.clone(), why });
+            others_have_room = false;
             continue;
         }
         let measured = summary.components.get(&component.name);
@@ -87,47 +110,58 @@ pub fn levers(
         let own = Usage { cores: own.cores.or(mean), ..own };
         match cpu(component, own, cores) {
             Ok(lever) => found.push(lever),
-            Err(why) => not_tried.push(NotTried { name: format!("{} CPU", component.name), why }),
+            Err(Unfit { why, has_room }) => {
+                not_tried.push(NotTried { name: format!("{} CPU", component.name), why });
+                others_have_room &= has_room;
+            }
         }
         found.extend(others(component));
     }
     found.extend(case.levers.iter().enumerate().map(|(place, lever)| planned(place, lever)));
-    (found, not_tried)
+    Levers { found, not_tried, others_have_room }
 }
 
 /// CPU of a component: its limit, or the thread that is busy all the time.
-fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, String> {
+fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unfit> {
     let Some(limit) = component.limits.cpu_cores else {
         return busy_cpu(component, usage, cores);
     };
     let used = usage.cores.map(|used| used / limit);
     if used.is_some_and(|used| used < USED_FROM) {
+        // One thread cannot use more than a core, however much the limit allows.
+        if usage.busiest_cores.is_some_and(|busiest| busiest >= BUSY) {
+            return busy_cpu(component, usage, cores);
+        }
         let percent = used.unwrap_or(0.0) * 100.0;
-        return Err(format!(
+        return Err(Unfit::with_room(format!(
             "it used {percent:.0} % of its limit: a tenth less of it is room that nobody uses"
-        ));
+        )));
     }
     if limit * STEP < LEAST_CORES {
-        return Err("its limit is the least that the kernel takes".to_owned());
+        return Err(Unfit::unknown("its limit is the least that the kernel takes"));
     }
     let setting = |factor: f64| limited(component, LimitName::Cpu, limit, factor);
     let more = RAISES.iter().filter(|factor| limit * **factor <= cores + 1e-9).map(|f| setting(*f)).collect();
     Ok(lever(component, "CPU", "cpu", (setting(1.0), setting(STEP), more), used))
 }
 
-/// CPU of a component without a limit: what it used is all that its threads can use, or all that the machine has.
-fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, String> {
-    let used = usage.cores.ok_or("how much it uses is not known")?;
+/// CPU of a component whose limit, if it has one, does not matter: what it used is all that its threads can use, or all
+/// that the machine has.
+fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unfit> {
+    let used = usage.cores.ok_or_else(|| Unfit::unknown("how much it uses is not known"))?;
     let is_thread = usage.busiest_cores.is_some_and(|busiest| busiest >= BUSY);
     if !is_thread && used < BUSY * cores {
-        return Err("it has no CPU limit, and no thread of it is always busy".to_owned());
+        return Err(Unfit::with_room("it has no CPU limit, and no thread of it is always busy"));
     }
     let setting = |factor: f64| limited(component, LimitName::Cpu, used, factor);
     let mut now = setting(1.0);
-    // As planned: without a limit.
-    now.action = Action::Limit { limit: LimitName::Cpu, value: None };
-    now.words = format!("no limit, {} used", cpu_words(used));
-    Ok(lever(component, "CPU", "cpu", (now, setting(STEP), Vec::new()), Some(1.0)))
+    // As planned, not what was used.
+    let limit = component.limits.cpu_cores;
+    now.action = Action::Limit { limit: LimitName::Cpu, value: limit };
+    let planned = limit.map_or("no limit".to_owned(), cpu_words);
+    now.words = format!("{planned}, {} used", cpu_words(used));
+    let share = limit.map_or(1.0, |limit| used / limit);
+    Ok(lever(component, "CPU", "cpu", (now, setting(STEP), Vec::new()), Some(share)))
 }
 
 /// The limits of a component that a step of can be measured safely: those on its link and its disks.
@@ -232,4 +266,53 @@ fn planned(place: usize, lever: &loadlab_plan::LeverSpec) -> Lever {
         ..LeverFacts::default()
     };
     Lever { facts, now, less, more }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_plan::{Options, Plan};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_always_busy_is_a_lever_under_a_roomy_limit_too() {
+        let lever = |limit: &str, cores: f64, busiest: f64| {
+            let text = format!(
+                "loadlab: 1\nname: n\nsystem: {{ components: {{ web: {{ run: x{limit} }} }} }}\n\
+                 load: {{ users: 1, duration: 1s, journey: [ {{ get: \"http://127.0.0.1:1/\" }} ] }}\n"
+            );
+            let plan = Plan::parse("p.yaml", &text, &Options::default()).expect("a plan");
+            let usage = |_: &str| Usage { cores: Some(cores), busiest_cores: Some(busiest) };
+            let Levers { mut found, not_tried, others_have_room } =
+                levers(&plan.cases()[0], &summarise(TrialInput::default()), &usage, 16.0);
+            match found.pop() {
+                Some(one) => {
+                    let Action::Limit { value, .. } = one.now.action else { panic!("{:?}", one.now) };
+                    let Action::Limit { value: Some(less), .. } = one.less.action else {
+                        panic!("{:?}", one.less)
+                    };
+                    Ok((value, less, one.more.len(), one.facts.now))
+                }
+                None => Err((not_tried[0].why.clone(), others_have_room)),
+            }
+        };
+        let words = |words: &str| words.to_owned();
+        for (limit, cores, busiest, expect) in [
+            // The thread is what binds; the planned limit is what is set back.
+            (", limits: { cpu: 200% }", 1.0, 0.98, (Some(2.0), 0.9, 0, words("200% CPU, 100% CPU used"))),
+            ("", 1.0, 0.98, (None, 0.9, 0, words("no limit, 100% CPU used"))),
+            (", limits: { cpu: 100% }", 0.95, 0.9, (Some(1.0), 0.9, 4, words("100% CPU"))),
+        ] {
+            assert_eq!(lever(limit, cores, busiest), Ok(expect), "{limit} {cores} {busiest}");
+        }
+        for (limit, why, has_room) in [
+            (", limits: { cpu: 200% }", "50 % of its limit", true),
+            ("", "no thread of it is always busy", true),
+            (", limits: { cpu: 1% }", "the least that the kernel takes", false),
+        ] {
+            let (words, room) = lever(limit, 1.0, 0.5).expect_err("nothing of it is busy");
+            assert!(words.contains(why) && room == has_room, "{words}");
+        }
+    }
 }

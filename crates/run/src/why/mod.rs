@@ -31,7 +31,7 @@ use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
 use crate::why::answer::{Headroom, found, headroom, is_apart, used, what_gives_next};
 use crate::why::blocks::{Blocks, Change, WARM_UP_S, as_load, rounds_s, rounds_within};
-use crate::why::lever::{Lever, Usage, levers};
+use crate::why::lever::{Lever, Levers, Usage, levers};
 use crate::{host, logs};
 
 /// How the loads are called in the record.
@@ -218,14 +218,17 @@ impl Proof<'_> {
         let as_planned = as_load(self.base, AS_PLANNED, WARM_UP_S + MEASURED_S);
         let Some(first) = self.load(record, site, as_planned, &[]) else { return };
         let cores = host::cores() as f64;
-        let (levers, not_tried) = levers(self.base, &first.summary, &|name| usage(&first.trial, name), cores);
+        let all = levers(self.base, &first.summary, &|name| usage(&first.trial, name), cores);
+        let Levers { found: levers, not_tried, others_have_room } = all;
         self.facts.not_tried = not_tried;
         if levers.is_empty() && self.facts.not_tried.is_empty() {
             let hint = "name what can be changed in `levers`";
             return self.give_up(format!("the plan has no components to change\nhint: {hint}"));
         }
         if levers.is_empty() {
-            self.facts.found = Some("nothing holds this load back that could be given more of".to_owned());
+            let (found, exit) = answer::nothing_tried(&self.facts.not_tried, others_have_room);
+            self.facts.found = Some(found);
+            self.exits.push(exit);
             return;
         }
         let most_raises = levers.iter().map(|lever| lever.more.len()).max().unwrap_or(0);
@@ -240,7 +243,9 @@ impl Proof<'_> {
             self.raise(record, site, &levers[*place], left_s, next);
         } else if self.facts.levers[0].call == LeverCall::Binds {
             let why = match self.facts.levers[0].kind.as_str() {
-                "cpu" => "there is no limit to raise, or it is as high as the machine",
+                "cpu" => {
+                    "there is no limit to raise, it is as high as the machine, or one thread cannot use more"
+                }
                 "delay" => "a shorter delay would be less than its jitter",
                 _ => "the plan names no more of it",
             };

@@ -2,8 +2,9 @@
 // Whether the message is any good is for the workers to find out.
 //
 // While RabbitMQ is away, or takes no more (an alarm of its memory or disk), messages wait, HOLD_MS at most, and are then
-// refused with 503; while it takes them, however slowly, they wait for its word. MOST_WAITING bounds how many do. Messages that were sent and not confirmed when a connection ended are sent again under the
-// same id, so that one of them may be in the queue twice: the storage keeps one.
+// refused with 503; while it takes them, however slowly, they wait for its word. MOST_WAITING bounds how many do.
+// Messages that were sent and not confirmed when a connection ended are sent again under the same id, so that one of
+// them may be in the queue twice: the storage keeps one.
 //
 // Run it with NODE_CLUSTER_SCHED_POLICY=none where there are many connections: each process then accepts for itself, and only
 // what it can look after. By default the first one accepts all, hands them on one at a time, and closes those for which it
@@ -17,8 +18,10 @@ const { ADDRESS = '127.0.0.1', PORT = '8080', AMQP = 'amqp://127.0.0.1:5672' } =
 const PROCESSES = Number(process.env.PROCESSES ?? 4);
 const HOLD_MS = Number(process.env.HOLD_MS ?? 20_000);
 const LARGEST_BYTES = 64 * 1024;
+/** The longest accept queue that is asked for; `net.core.somaxconn` is the longest that is given. */
+const BACKLOG = Number(process.env.BACKLOG ?? 65_535);
 /** The most messages that a process holds; more are refused. */
-const MOST_WAITING = 50_000;
+const MOST_WAITING = Number(process.env.MOST_WAITING ?? 50_000);
 
 if (cluster.isPrimary) {
   primary();
@@ -29,7 +32,12 @@ if (cluster.isPrimary) {
 /** Starts the others, and has them listen when all of them have reached RabbitMQ. */
 function primary() {
   let connected = 0;
-  for (let i = 0; i < PROCESSES; i += 1) cluster.fork();
+  let alive = 0;
+  const start = () => {
+    alive += 1;
+    cluster.fork();
+  };
+  for (let i = 0; i < PROCESSES; i += 1) start();
   cluster.on('message', () => {
     connected += 1;
     if (connected < PROCESSES) return;
@@ -37,14 +45,18 @@ function primary() {
   });
   let stopping = false;
   cluster.on('exit', (worker, code, signal) => {
-    if (stopping) return;
+    alive -= 1;
+    if (stopping) {
+      if (alive === 0) process.exit(0);
+      return;
+    }
     console.error(`process ${worker.process.pid} ended (${signal ?? code}): another one is started`);
-    cluster.fork();
+    start();
   });
+  // Each of the others ends when it has answered what it holds.
   process.on('SIGTERM', () => {
     stopping = true;
     for (const worker of Object.values(cluster.workers)) worker.process.kill('SIGTERM');
-    cluster.disconnect(() => process.exit(0));
   });
 }
 
@@ -87,6 +99,7 @@ function consume() {
   /** Refuses a message if RabbitMQ does not come back in time. */
   function hold(id) {
     const message = waiting.get(id);
+    if (!message) return;
     clearTimeout(message.timer);
     message.timer = setTimeout(() => settle(id, 503), HOLD_MS);
   }
@@ -97,8 +110,9 @@ function consume() {
     const options = { persistent: true, messageId: id, contentType: 'application/json' };
     try {
       channel.sendToQueue(QUEUE, waiting.get(id).body, options, (error) => {
-        // An error means that the connection ended; it is sent again over the next one.
-        if (!error) settle(id, 204);
+        // The connection ended, and it is sent again over the next one; or RabbitMQ did not take it.
+        if (error) hold(id);
+        else settle(id, 204);
       });
     } catch {
       hold(id); // it is ending
@@ -148,7 +162,7 @@ function consume() {
   server.keepAliveTimeout = 120_000;
   process.on('message', (word) => {
     if (word !== 'listen' || server.listening) return;
-    server.listen({ host: ADDRESS, port: Number(PORT), backlog: 65_535 });
+    server.listen({ host: ADDRESS, port: Number(PORT), backlog: BACKLOG });
   });
   process.on('SIGTERM', () => {
     ending = true;

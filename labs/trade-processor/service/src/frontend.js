@@ -6,6 +6,8 @@ import Redis from 'ioredis';
 
 const { ADDRESS = '127.0.0.1', PORT = '8082', REDIS = 'redis://127.0.0.1:6379' } = process.env;
 const PUSH_MS = 250;
+/** What a page may leave unread. */
+const MOST_UNREAD_BYTES = 1024 * 1024;
 
 const page = (name) => readFileSync(new URL(`../page/${name}`, import.meta.url));
 const FILES = {
@@ -40,7 +42,11 @@ async function push() {
     return; // Redis is away: pages keep what they have
   }
   if (state === before) return;
-  for (const answer of pages) answer.write(`data: ${state}\n\n`);
+  for (const answer of pages) {
+    // It connects again once it reads again, and is sent what there is then.
+    if (answer.writableLength > MOST_UNREAD_BYTES) answer.destroy();
+    else answer.write(`data: ${state}\n\n`);
+  }
 }
 
 /** Has all pages told soon, once, however many batches come until then. */
@@ -52,8 +58,11 @@ function changed() {
 }
 
 updates.on('message', changed);
-updates.on('ready', changed); // after a time without Redis as well
-updates.subscribe('updates').catch(() => {});
+// At the start, and after a time without Redis.
+updates.on('ready', () => {
+  updates.subscribe('updates').catch(() => {});
+  changed();
+});
 
 async function open(request, answer) {
   if (state === '') await look();

@@ -39,6 +39,14 @@ async function work(channel, isOpen) {
     gathered.push(delivery);
     wake();
   });
+  const acknowledge = (batch) => {
+    try {
+      channel.ack(batch.at(-1), true);
+    } catch (error) {
+      // The channel ended a moment ago: the batch is delivered again, and the storage knows it.
+      console.error(`a batch could not be acknowledged: ${error.message}`);
+    }
+  };
   const more = () => new Promise((done) => { wake = done; });
   (async () => {
     while (isOpen()) {
@@ -46,14 +54,8 @@ async function work(channel, isOpen) {
       if (gathered.length === 0) continue;
       if (gathered.length < BATCH) await pause(GATHER_MS);
       const batch = gathered.splice(0, BATCH);
-      if (CARELESS) channel.ack(batch.at(-1), true);
-      if (!(await handOver(batch.map(entry), isOpen)) || CARELESS) continue;
-      try {
-        channel.ack(batch.at(-1), true);
-      } catch (error) {
-        // The channel ended a moment ago: the batch is delivered again, and the storage knows it.
-        console.error(`a batch could not be acknowledged: ${error.message}`);
-      }
+      if (CARELESS) acknowledge(batch);
+      if ((await handOver(batch.map(entry), isOpen)) && !CARELESS) acknowledge(batch);
     }
   })();
 }

@@ -21,13 +21,17 @@ use super::*;
 use crate::live::words::describe;
 
 fn sample(component: &str, at_s: f64, cpu_s: f64, memory: u64, limit: Option<u64>) -> Sample {
+    // Stopped in 4 of 10 periods a second, on four cores each time.
+    let of_edge = |per_s: f64| (component == "edge").then_some(at_s * per_s);
     Sample {
         at_s,
         component: component.into(),
         cpu_s: Some(cpu_s),
         memory_bytes: Some(memory),
         memory_limit_bytes: limit,
-        throttled_s: (component == "edge").then_some(at_s * 0.4),
+        periods: of_edge(10.0).map(|n| n as u64),
+        throttled_periods: of_edge(4.0).map(|n| n as u64),
+        throttled_s: of_edge(1.6),
         ..Sample::default()
     }
 }
@@ -361,6 +365,75 @@ fn two_hundred_columns() {
       0:09  note: the kernel killed processes of `edge` for memory (1 so far)
       0:02  edge ready after 250 ms
     ");
+}
+
+#[test]
+fn without_periods_the_time_over_all_cores_is_named_as_that() {
+    let mut state = state();
+    for at_s in [6.0, 7.0] {
+        let edge = Sample { periods: None, throttled_periods: None, ..sample("edge", at_s, at_s, 0, None) };
+        state.event(9.5 + at_s, &RunEvent::Watched(vec![edge]));
+    }
+    let shown = screen(&state, 200, 20);
+    assert!(shown.contains("  stopped 160.0 % of a core"), "{shown}");
+}
+
+#[test]
+fn a_changed_cpu_limit_is_followed() {
+    let mut state = state();
+    let replicas = ["edge1", "edge2", "edge-db"].map(|name| sample(name, 1.0, 0.1, 1 << 20, None)).to_vec();
+    state.event(9.3, &RunEvent::Watched(replicas));
+    let mut limits_after = |what: &str, error: Option<&str>| {
+        let acted = RunEvent::Acted { what: what.to_owned(), error: error.map(str::to_owned) };
+        state.event(9.5, &acted);
+        let limit = |name: &str| state.components.iter().find(|c| c.name == name)?.cpu_limit;
+        (limit("edge"), limit("edge1"), limit("edge2"), limit("edge-db"))
+    };
+    assert_eq!(limits_after("limit edge cpu 1.5", Some("no such group")), (Some(0.5), None, None, None));
+    assert_eq!(limits_after("limit edge memory 20MiB", None), (Some(0.5), None, None, None));
+    assert_eq!(limits_after("limit edge cpu 5%", None), (Some(0.05), None, None, None));
+    assert_eq!(limits_after("limit edge cpu none", None), (None, None, None, None));
+    // Where no component has the name, it is that of all replicas.
+    state.components.retain(|c| c.name != "edge");
+    let acted = RunEvent::Acted { what: "limit edge cpu 2".to_owned(), error: None };
+    state.event(9.6, &acted);
+    let limits: Vec<_> = state.components.iter().map(|c| (c.name.as_str(), c.cpu_limit)).collect();
+    let replicas = [("edge1", Some(2.0)), ("edge2", Some(2.0)), ("edge-db", None)];
+    assert_eq!(limits, [&[("database", None), ("loadlab", None)][..], &replicas].concat());
+}
+
+#[test]
+fn a_stall_shows_no_response_times_of_earlier_seconds() {
+    let mut state = state();
+    let second = |from_s: f64, to_s: f64| {
+        let tick = Tick { load: "main".into(), from_s, to_s, ..Tick::default() };
+        RunEvent::Second(Box::new(tick))
+    };
+    state.event(10.0, &second(6.0, 7.0));
+    let shown = screen(&state, 200, 20);
+    for line in ["  p50           –  ", "  p99           –  ", " · so far p50 3.50 ms, p99 110 ms"] {
+        assert!(shown.contains(line), "{line} {shown}");
+    }
+    // While no second is over, what there is so far is all there is.
+    state.loads[0] = Load { progress: state.loads[0].progress.clone(), ..Load::default() };
+    assert!(screen(&state, 200, 20).contains("  p50     3.50 ms\n"));
+}
+
+#[test]
+fn what_earlier_batches_counted_stays() {
+    let mut state = state();
+    let started = RunEvent::LoadStarted {
+        load: "main".to_owned(),
+        batch: (2, 3),
+        planned_s: Some(20.0),
+        planned_requests: None,
+    };
+    state.event(9.5, &started);
+    let counts = Counts { due: 9, started: 9, ok: 7, in_flight: 2, ..Counts::default() };
+    let progress = Progress { load: "main".into(), counts, ..Progress::default() };
+    state.event(9.6, &RunEvent::Progress(progress));
+    let shown = screen(&state, 80, 24);
+    assert!(shown.contains("\n  7,507 ok · 490 http_5xx · 2 in flight"), "{shown}");
 }
 
 #[test]

@@ -206,7 +206,8 @@ fn ratios(out: &mut String, ratios: &Ratios) {
         escape(&ratios.title)
     );
     let at = |ratio: f64| ratios.place(ratio) * 100.0;
-    let (from, to) = (at(1.0 / (1.0 + ratios.equivalence_margin)), at(1.0 + ratios.equivalence_margin));
+    let (from, to) = ratios.same();
+    let (from, to) = (at(from), at(to));
     for row in &ratios.rows {
         let _ = write!(
             out,

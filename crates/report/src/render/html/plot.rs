@@ -309,7 +309,10 @@ impl Axes {
         let known = || chart.lines.iter().flat_map(|l| &l.values).flatten().copied().chain(edges());
         let high = known().fold(0.0, f64::max);
         let least = known().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
-        let low = if chart.logarithmic && least.is_finite() { least } else { 0.0 };
+        let low = match chart.logarithmic && least.is_finite() {
+            true => least,
+            false => known().fold(0.0, f64::min),
+        };
         Axes { from, to, low, high, logarithmic: chart.logarithmic }
     }
 
@@ -320,7 +323,10 @@ impl Axes {
     fn y(&self, value: f64) -> f64 {
         let share = match self.logarithmic && self.low > 0.0 && self.high > self.low {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
-            false => value / self.high.max(f64::MIN_POSITIVE),
+            false => {
+                let low = self.low.min(0.0);
+                (value - low) / (self.high - low).max(f64::MIN_POSITIVE)
+            }
         };
         HEIGHT - share * (HEIGHT - 4.0) - 2.0
     }
@@ -412,7 +418,44 @@ fn round(value: f64) -> Json {
 
 #[cfg(test)]
 mod tests {
+    use loadlab_analysis::metric::Unit;
+
     use super::*;
+    use crate::colour::Colour;
+
+    #[test]
+    fn what_is_negative_is_drawn_below_zero() {
+        let heights = |values: [f64; 3]| {
+            let line = Line {
+                name: String::new(),
+                values: values.map(Some).to_vec(),
+                colour: Colour::Nth(0),
+                limit: false,
+                of: Vec::new(),
+            };
+            let chart = Chart {
+                id: String::new(),
+                title: String::new(),
+                group: String::new(),
+                along: Along::Seconds,
+                unit: Unit::Number,
+                logarithmic: false,
+                span: None,
+                at: vec![0.0, 1.0, 2.0],
+                lines: vec![line],
+                heat: None,
+                marks: Vec::new(),
+                turns: Vec::new(),
+                bands: Vec::new(),
+                note: None,
+            };
+            let axes = Axes::of((0.0, 2.0), &chart);
+            values.map(|v| axes.y(v))
+        };
+        assert_eq!(heights([0.0, 5.0, 10.0]), [198.0, 100.0, 2.0]);
+        assert_eq!(heights([-10.0, 0.0, 10.0]), [198.0, 100.0, 2.0]);
+        assert_eq!(heights([-10.0, -5.0, 0.0]), [198.0, 100.0, 2.0]);
+    }
 
     #[test]
     fn moments_are_round_and_few() {

@@ -1,6 +1,6 @@
 /*
- * Elasticsearch 7.10.2 in one process, for labs: `java … Elasticsearch PORT DIRECTORY` serves HTTP on loopback
- * and keeps its data in the directory, which it makes, and removes at an orderly end (SIGTERM or Ctrl-C).
+ * Elasticsearch 7.10.2 in one process, for labs: `java … Elasticsearch PORT DIRECTORY` serves HTTP on loopback, or on the
+ * address in `ADDRESS`, and keeps its data in the directory, which it makes, and removes at an orderly end (SIGTERM or Ctrl-C).
  * Everything that is not said here is Elasticsearch's own default.
  */
 
@@ -12,10 +12,12 @@ public final class Elasticsearch {
             System.err.println("usage: java -cp 'target/classes:target/lib/*' Elasticsearch PORT DIRECTORY");
             System.exit(2);
         }
+        var address = System.getenv().getOrDefault("ADDRESS", "127.0.0.1");
         var runner = new ElasticsearchClusterRunner();
         runner.onBuild((number, settings) -> {
             settings.put("discovery.type", "single-node");
             settings.put("network.host", "127.0.0.1");
+            settings.put("http.host", address);
             settings.put("http.port", arguments[0]);
             settings.put("transport.port", "0"); // nobody asks for it: any free one
             settings.put("cluster.routing.allocation.disk.threshold_enabled", false); // a scratch index on any disk
@@ -29,7 +31,7 @@ public final class Elasticsearch {
             runner.clean();
         }));
         runner.build(ElasticsearchClusterRunner.newConfigs().basePath(arguments[1]).numOfNode(1));
-        System.out.println("listening on http://127.0.0.1:" + arguments[0]);
+        System.out.println("listening on http://" + address + ":" + arguments[0]);
         Thread.currentThread().join();
     }
 }

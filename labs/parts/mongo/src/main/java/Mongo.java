@@ -11,7 +11,8 @@ import java.util.List;
 /**
  * A server that speaks MongoDB's protocol and keeps its data in one file: {@code java -jar mongo.jar PORT FILE}. With
  * {@code passing} behind it the file's name is taken away at once: its data are gone when the server is.
- * Loopback only, no users, no replication; on SIGTERM the file is closed in order.
+ * It listens on loopback, or on the address in {@code ADDRESS}; no users, no replication; on SIGTERM the file is closed
+ * in order.
  */
 public final class Mongo {
     /**
@@ -43,13 +44,14 @@ public final class Mongo {
         if (passing) {
             Files.delete(file);
         }
+        String address = System.getenv().getOrDefault("ADDRESS", "127.0.0.1");
         MongoServer server = new MongoServer(backend);
         Runtime.getRuntime().addShutdownHook(new Thread(server::shutdownNow));
         try {
-            server.bind(new InetSocketAddress("127.0.0.1", Integer.parseInt(args[0])));
+            server.bind(new InetSocketAddress(address, Integer.parseInt(args[0])));
         } catch (Exception error) {
             // Netty throws it without declaring it.
-            fail("cannot listen on 127.0.0.1:" + args[0] + ": "
+            fail("cannot listen on " + address + ":" + args[0] + ": "
                     + (error instanceof BindException ? error.getMessage() : error.toString()));
         }
         System.out.println("listening on " + server.getLocalAddress().getPort() + ", data in " + file);

@@ -1,22 +1,18 @@
-//! A container engine for planted systems that are Compose projects: `dockerd`, started here in a temporary folder
-//! and without any firewall rules, and an image made of two servers. Nothing is downloaded. If it is not available,
-//! its systems are not checked, which is reported and never counted as right.
+//! A container engine for systems that are Compose projects: `dockerd`, started here in a temporary folder and without
+//! any firewall rules. Its images are made of this machine's files: nothing is downloaded.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use super::servers::static_servers;
 use crate::command::{captured, find, program, soon};
 
-/// The image's name in Compose files.
-const IMAGE: &str = "planted-tiers";
 /// The longest a command to the engine, or its start, takes.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// A running engine. Dropping it ends it, with all its containers.
 pub struct Engine {
@@ -25,7 +21,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts one that has the image.
+    /// Starts one without images.
     ///
     /// # Errors
     /// Why there is none: not root, a program is missing, or it does not start.
@@ -49,7 +45,6 @@ impl Engine {
             }
         };
         soon("dockerd answers", LONGEST, answers).with_context(|| last_lines(&log))?;
-        engine.make_image()?;
         Ok(engine)
     }
 
@@ -59,20 +54,36 @@ impl Engine {
     }
 
     fn docker(&self, args: &[&str]) -> Result<String> {
-        let ran = captured(program("docker").env("DOCKER_HOST", self.host()).args(args), LONGEST)?;
+        let ran = captured(
+            program("docker").env("DOCKER_HOST", self.host()).env("DOCKER_BUILDKIT", "0").args(args),
+            LONGEST,
+        )?;
         Ok(ran.ok(&format!("docker {}", args.join(" ")))?.stdout)
     }
 
-    fn make_image(&self) -> Result<()> {
-        let root = self.dir.path().join("image");
-        fs::create_dir_all(root.join("bin"))?;
-        static_servers(&root.join("bin"))?;
-        let archive: PathBuf = self.dir.path().join("image.tar");
+    /// Makes an image of the files in a folder that are listed in a file, each name followed by a NUL; `changes` are
+    /// lines of a Dockerfile.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the engine refuses it.
+    pub fn import(&self, dir: &Path, list: &Path, image: &str, changes: &[&str]) -> Result<()> {
+        let archive = self.dir.path().join("image.tar");
         let mut tar = program("tar");
-        tar.arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".");
+        tar.arg("-C").arg(dir).args(["--no-recursion", "--null", "-T"]).arg(list).arg("-cf").arg(&archive);
         captured(&mut tar, LONGEST)?.ok("tar")?;
-        self.docker(&["import", &archive.display().to_string(), IMAGE])?;
-        Ok(())
+        let file = archive.display().to_string();
+        let changes = changes.iter().flat_map(|change| ["--change", change]);
+        let args: Vec<&str> = ["import"].into_iter().chain(changes).chain([file.as_str(), image]).collect();
+        self.docker(&args)?;
+        Ok(fs::remove_file(archive)?)
+    }
+
+    /// Builds the image of a folder that has a Dockerfile.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn build(&self, dir: &Path, image: &str) -> Result<()> {
+        self.docker(&["build", "--tag", image, &dir.display().to_string()]).map(drop)
     }
 }
 
@@ -99,7 +110,7 @@ fn daemon(dir: &Path, log: &Path) -> Result<Child> {
     command
         .arg("--bridge=none")
         .args(no_rules)
-        .args(["--exec-opt", "native.cgroupdriver=cgroupfs", "--storage-driver", "vfs"])
+        .args(["--exec-opt", "native.cgroupdriver=cgroupfs"])
         .args(["--default-address-pool", &pool])
         .args(["--data-root", &path("data"), "--exec-root", &path("exec"), "--pidfile", &path("pid")])
         .args(["--host", &format!("unix://{}", path("sock"))])

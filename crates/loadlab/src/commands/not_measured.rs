@@ -1,0 +1,80 @@
+//! Where results were asked for as documents and nothing could be measured: the documents say so. Without that, a file of
+//! an earlier run would still say that all is well.
+
+use std::path::Path;
+
+use loadlab_analysis::Exit;
+use loadlab_record::manifest::RunEnded;
+use loadlab_report::markup::escaped;
+use loadlab_report::terminal::harmless_lines;
+use serde_json::{Value, json};
+
+use crate::exit::{Ended, note};
+use crate::output;
+
+/// Documents that were asked for.
+pub struct Documents<'a> {
+    /// What was to be measured.
+    pub name: &'a str,
+    /// `--junit`.
+    pub junit: Option<&'a Path>,
+    /// What the document of `--json` has beside the error; `None` if there is to be none.
+    pub json: Option<Value>,
+}
+
+impl Documents<'_> {
+    /// Nothing was measured, for this reason.
+    pub fn not_measured(self, exit: Exit, why: impl std::fmt::Display) -> Ended {
+        let why = why.to_string();
+        self.junit(&why);
+        if let Some(mut document) = self.json {
+            let is_interrupted = exit == Exit::Interrupted;
+            document["ended"] = json!(if is_interrupted { RunEnded::Interrupted } else { RunEnded::Broken });
+            document["exit"] = json!(exit.code());
+            document["error"] = json!(why);
+            output::print_json(&document);
+        }
+        Ended::error(exit, why)
+    }
+
+    /// Writes JUnit XML alone.
+    pub fn junit(&self, why: &str) {
+        let written = self.junit.map(|path| output::write_file(path, &junit(self.name, why)));
+        if let Some(Err(error)) = written {
+            note(&error);
+        }
+    }
+}
+
+/// One test, which is an error.
+fn junit(name: &str, why: &str) -> String {
+    // Control characters are no XML.
+    let text = |text: &str| escaped(&harmless_lines(text)).replace('\n', "&#10;");
+    let (name, why) = (text(name), text(why));
+    let first = why.split("&#10;").next().unwrap_or_default();
+    let counts = "tests=\"1\" failures=\"0\" errors=\"1\"";
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {counts}>\n  <testsuite name=\"{name}\" \
+         {counts}>\n    <testcase classname=\"{name}\" name=\"the measurement can be trusted\">\n      <error \
+         message=\"{first}\">{why}</error>\n    </testcase>\n  </testsuite>\n</testsuites>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_a_test() {
+        insta::assert_snapshot!(junit("a & b", "no \"agent\" came\u{1b}[1m\nhint: start <one>"), @r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <testsuites name="a &amp; b" tests="1" failures="0" errors="1">
+          <testsuite name="a &amp; b" tests="1" failures="0" errors="1">
+            <testcase classname="a &amp; b" name="the measurement can be trusted">
+              <error message="no &quot;agent&quot; came�[1m">no &quot;agent&quot; came�[1m&#10;hint: start &lt;one&gt;</error>
+            </testcase>
+          </testsuite>
+        </testsuites>
+        "#);
+    }
+}

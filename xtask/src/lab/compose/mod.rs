@@ -1,0 +1,220 @@
+//! The labs on Docker: their Compose files and plans as they are, on images that are made here. What is built of a lab
+//! comes from this machine, since containers here have no network to fetch it through.
+
+mod images;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, getrlimit};
+
+use super::{
+    Claims, Lab, Record, built, edge_tiers, index_page, loadlab, message_inserts, nothing, trade_processor,
+};
+use crate::command::{LONGEST, captured, program, say};
+use crate::engine::Engine;
+use crate::root::{root, target};
+use crate::steps::Outcome;
+
+/// A lab on Docker.
+struct Form {
+    /// What its quick profile must leave; its plan has this name.
+    lab: Lab,
+    /// The lab's folder.
+    folder: &'static str,
+    /// Makes what the images contain: run in the lab's folder.
+    prepare: &'static [&'static str],
+    /// Text of its plan, and what takes its place where a stand-in serves.
+    description: Option<(&'static str, &'static str)>,
+}
+
+const BUILD: [&str; 8] = [
+    "cargo",
+    "build",
+    "--release",
+    "--locked",
+    "--manifest-path",
+    "service/Cargo.toml",
+    "--target-dir",
+    "service/target",
+];
+
+const FORMS: [Form; 4] = [
+    Form {
+        lab: Lab {
+            name: "edge-tiers-compose",
+            cases: 6,
+            requests: None,
+            failing: 0.05,
+            lives_on: false,
+            own: edge_tiers::check,
+            beside: nothing,
+        },
+        folder: "edge-tiers",
+        prepare: &BUILD,
+        description: None,
+    },
+    Form {
+        lab: Lab {
+            name: "message-inserts-compose",
+            cases: 18,
+            requests: None,
+            failing: 1.0,
+            lives_on: false,
+            own: message_inserts::check,
+            beside: nothing,
+        },
+        folder: "message-inserts",
+        prepare: &["service/install.sh"],
+        description: Some(("on MongoDB 7;", "on mongo-java-server in place of MongoDB 7;")),
+    },
+    Form {
+        lab: Lab {
+            name: "index-page-compose",
+            cases: 6,
+            requests: None,
+            failing: 0.0,
+            lives_on: true,
+            own: index_page::check,
+            beside: nothing,
+        },
+        folder: "index-page",
+        prepare: &BUILD,
+        description: Some((
+            "in MongoDB and ten records of each store,",
+            "in MongoDB (mongo-java-server in its place) and ten records of each store (Elasticsearch 7.10.2),",
+        )),
+    },
+    Form {
+        lab: Lab {
+            name: "trade-processor-compose",
+            cases: 1,
+            requests: None,
+            failing: 0.0,
+            lives_on: false,
+            own: trade_processor::check,
+            beside: nothing,
+        },
+        folder: "trade-processor",
+        prepare: &["./prepare.sh"],
+        description: None,
+    },
+];
+
+/// Runs each of them, as a step of `cargo xtask long`.
+///
+/// # Errors
+/// There is no engine, an image cannot be made, a run fails, or something does not hold.
+pub fn long() -> Outcome {
+    built()?;
+    let engine = Engine::start()?;
+    images::make(&engine)?;
+    let (mut reported, mut wrong) = (Vec::new(), Vec::new());
+    for form in &FORMS {
+        match form.run(&engine) {
+            Ok(words) => reported.push(words),
+            Err(error) => wrong.push(format!("{}: {error:#}", form.lab.name)),
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(format!("all four run with docker-compose: {}", reported.join(", ")))
+}
+
+impl Form {
+    fn run(&self, engine: &Engine) -> Outcome {
+        let copy = self.copied()?;
+        let out = target().join("xtask/compose").join(self.lab.name);
+        let _ = fs::remove_dir_all(&out);
+        let mut command = program(loadlab());
+        command.arg("run").arg(copy.join("compose-plan.yaml")).args(["--profile", "quick", "--quiet"]);
+        command.arg("--out").arg(&out).env("DOCKER_HOST", engine.host());
+        let ran = captured(&mut command, LONGEST)?.ok("loadlab run")?;
+        say(&ran.stdout);
+        let record = Record::read(&out)?;
+        let mut claims = Claims::default();
+        record.check(&self.lab, &mut claims)?;
+        (self.lab.own)(&record, &mut claims)?;
+        claims.into_outcome(self.folder)
+    }
+
+    /// A copy of the lab whose Dockerfile takes what is built from this machine.
+    fn copied(&self) -> Result<PathBuf> {
+        let lab = root().join("labs").join(self.folder);
+        let [name, args @ ..] = self.prepare else { unreachable!("a command has a name") };
+        let mut prepare =
+            program(if name.contains('/') { lab.join(name).into_os_string() } else { name.into() });
+        captured(prepare.args(args).current_dir(&lab), LONGEST)?.ok(name)?;
+        let labs = target().join("xtask/compose/labs");
+        let copy = labs.join(self.folder);
+        let _ = fs::remove_dir_all(&copy);
+        fs::create_dir_all(&labs)?;
+        captured(program("cp").arg("--archive").arg(&lab).arg(&labs), LONGEST)?.ok("cp")?;
+        change(&copy.join("service/Dockerfile"), |text| Some(from_here(text)))?;
+        fs::write(
+            copy.join("service/.dockerignore"),
+            "target\n!target/release/edge-tiers\n!target/release/index-page\n",
+        )?;
+        // An engine may not give more files than it has itself.
+        let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(200_000);
+        change(&copy.join("compose.yaml"), |text| {
+            Some(text.replace("nofile: 200000", &format!("nofile: {files}")))
+        })?;
+        if let Some((from, to)) = self.description {
+            change(&copy.join("compose-plan.yaml"), |text| {
+                (text.matches(from).count() == 1).then(|| text.replace(from, to))
+            })?;
+        }
+        Ok(copy)
+    }
+}
+
+fn change(file: &Path, to: impl FnOnce(&str) -> Option<String>) -> Result<()> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let changed = to(&text).with_context(|| format!("{} is not as expected", file.display()))?;
+    Ok(fs::write(file, changed)?)
+}
+
+/// A Dockerfile's last stage, with what its commands would make taken from the folder that it is built from.
+fn from_here(dockerfile: &str) -> String {
+    let last = dockerfile.rfind("FROM ").unwrap_or(0);
+    let line = |line: &str| {
+        let copied = line.replace("COPY --from=build /service/", "COPY ");
+        if line.starts_with("RUN npm ci ") { "COPY node_modules node_modules".to_owned() } else { copied }
+    };
+    dockerfile[last..].lines().map(line).map(|line| line + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dockerfiles_take_what_was_built_here() {
+        for form in &FORMS {
+            let file = root().join("labs").join(form.folder).join("service/Dockerfile");
+            let changed = from_here(&fs::read_to_string(file).unwrap());
+            assert!(changed.starts_with("FROM "), "{changed}");
+            assert_eq!(changed.matches("FROM ").count(), 1, "{changed}");
+            assert!(!changed.contains("RUN ") && !changed.contains("--from"), "{changed}");
+            assert!(
+                changed.contains("COPY target/release/")
+                    || changed.contains("COPY node_modules node_modules"),
+                "{changed}"
+            );
+        }
+    }
+
+    #[test]
+    fn plans_say_where_a_stand_in_serves() {
+        for form in &FORMS {
+            let plan = root().join("labs").join(form.folder).join("compose-plan.yaml");
+            let text = fs::read_to_string(plan).unwrap();
+            assert!(text.contains(&format!("\nname: {}\n", form.lab.name)), "{text}");
+            assert_eq!(form.description.is_some(), text.contains("MongoDB"), "{text}");
+            if let Some((from, _)) = form.description {
+                assert_eq!(text.matches(from).count(), 1, "{from}");
+            }
+        }
+    }
+}
