@@ -279,7 +279,7 @@ fn what_launches_need_is_checked_first() {
     };
     local(&["--slots", "3"]).expect(2, &["--slots 3: `local:2` has 2 agents", "hint: --swarm local:3"]);
     for option in ["--swarm-key", "--swarm-creds", "--swarm-ca"] {
-        let why = format!("{option}: `local:N` has a NATS server and a key of its own");
+        let why = format!("{option}: `local:N` starts its own NATS server with its own key");
         local(&["--slots", "2", option, "key"]).expect(2, &[&why]);
     }
     run(&["--swarm", &nats.url(), "--slots", "2", "--swarm-key", "key"])

@@ -74,7 +74,7 @@ fn a_run_that_goes_on_is_left_alone() {
     let running = lab.start(&two("10m"), &["--case", "long"]);
     let ticks = lab.record().trial("long", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::read_to_string(&ticks).ok().filter(|text| !text.is_empty()));
-    lab.loadlab(&["resume", &lab.run_name()]).expect(2, &["the run goes on: process "]);
+    lab.loadlab(&["resume", &lab.run_name()]).expect(2, &["the run is still in progress: process "]);
     running.signal(Signal::INT);
     running.end().expect(130, &[]);
 }

@@ -440,7 +440,7 @@ fn another_agent_takes_the_place_of_a_lost_one() {
     std::fs::remove_dir_all(lab.record().dir).expect("it is there");
     let text = counted("  users: 1\n  requests: 1\n");
     run_local(&lab, &text, &replaced)
-        .expect(2, &["--on-lost-agent replace: with `local:N` no agent is left"]);
+        .expect(2, &["--on-lost-agent replace: with `local:N` there is no spare agent"]);
 }
 
 /// One that was given up and is the only one that could take its place takes it again.
@@ -456,7 +456,7 @@ fn an_agent_takes_the_place_that_it_lost() {
         record_notes(&lab).contains(", and another may take its place").then_some(())
     });
     kill_process(pid, Signal::CONT).expect("it can go on");
-    agents[1].until_told(" is free again, since nothing was heard of this agent");
+    agents[1].until_told(" is free again, because the coordinator did not hear from this agent");
     let ran = running.end();
     let summary = lab.record().summary("default", 1);
     ran.expect_however_busy(std::slice::from_ref(&summary), false);

@@ -203,14 +203,13 @@ impl Plan {
     /// Why the options leave nothing to be certain of.
     fn never_certain(&self, options: &Options) -> Option<PlanError> {
         if self.quick {
-            let message =
-                "a quick run gives no verdicts, so its trials cannot go on until one is certain".to_owned();
+            let message = "a quick run gives no verdicts, so it cannot run until one is certain".to_owned();
             let hint = "say how many trials it has: `quick: { trials: 1 }`".to_owned();
             return Some(of_option("--profile quick", message, Some(hint)));
         }
         let option = options.cases_glob.as_ref().map_or("--tags", |_| "--case");
         (self.cases.len() < 2).then(|| {
-            let message = "one case is left, and nothing to compare it with until that is certain".to_owned();
+            let message = "only one case is left, and `until: certain` needs two to compare".to_owned();
             of_option(
                 option,
                 message,

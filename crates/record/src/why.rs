@@ -10,7 +10,7 @@ pub const MARGIN: f64 = 0.05;
 pub struct WhyFacts {
     /// The plan's case.
     pub case: String,
-    /// Draws the order of the blocks; below 2⁵³.
+    /// Seed for the order of the blocks; below 2⁵³.
     pub seed: u64,
     /// Length of a block, seconds; its first second is not counted.
     pub block_s: u64,

@@ -457,7 +457,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
                 "Confidence",
                 "Points are medians over valid trials. A series is one plan’s: runs of its name and of its text or its file, \
                  with the same profile and settings. Changes are found by energy distances and permutations (e-divisive), \
-                 with one false alarm in twenty such pages if nothing changed. Whether two runs differ, `loadlab compare` tells.",
+                 with one false alarm in twenty such pages if nothing changed. `loadlab compare` says whether two runs differ.",
             ),
         ],
         verdict: Verdict::None,

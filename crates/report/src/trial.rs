@@ -400,7 +400,7 @@ fn few_words(d: &Distribution, with_figures: bool) -> String {
         true => {
             format!("~: estimated from few samples. Response at 95 %: {}{widened}.", intervals.join(", "))
         }
-        false => format!("From few samples: the estimate, and what it lies between at 95 %{widened}."),
+        false => format!("Few samples: the estimate with its 95 % interval{widened}."),
     }
 }
 

@@ -676,12 +676,11 @@ fn flame_graphs_are_zoomed_and_searched() {
         json!(0),
         "a name is an element"
     );
-    browser.hover(&frame("</script><b>"));
-    browser.until(&format!("{told} === '</script><b> 20 samples, 3.17 % of all'"));
+    browser
+        .hover_until(&frame("</script><b>"), &format!("{told} === '</script><b> 20 samples, 3.17 % of all'"));
     // a long name is told in full, and neither it nor its frame stretches the page
     browser.screen((360, 900), "light");
-    browser.hover(&frame("core::ops"));
-    browser.until(&format!("{told}.includes('without_a_blank 90 samples, ')"));
+    browser.hover_until(&frame("core::ops"), &format!("{told}.includes('without_a_blank 90 samples, ')"));
     browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-flame-long.png"));
     let wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
     assert_eq!(browser.value(wide), json!(0));

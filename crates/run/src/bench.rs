@@ -17,7 +17,7 @@ use loadlab_record::example::Example;
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Series, Tick};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{LoadFacts, Summary};
+use loadlab_record::summary::{Generator, LoadFacts, Summary};
 use loadlab_system::{
     Answering, Cancel, Emit, IdleReadings, SampleTiming, Target, TrialClock, Watched, Watcher, clock,
 };
@@ -180,7 +180,7 @@ fn summary_of(bench: &Bench, facts: LoadFacts, measured: &MeasuredLoad, seen: &W
         samples: seen.samples,
         evidence: seen.evidence,
         events: seen.events,
-        generator: measured.generator.clone(),
+        generator: Generator { machine_cores: crate::host::machine_cores(), ..measured.generator.clone() },
         ended: measured.ended,
         expect: &bench.expect,
         intervals: &measured.intervals,

@@ -11,6 +11,8 @@ mod planned;
 
 use std::fmt;
 
+use loadlab_plan::Isolation;
+
 pub use facts::{CgroupLimits, Conntrack, CpuUse, Facts, Governor, IoUring, Limit, Memory, read, read_in};
 pub use planned::Planned;
 
@@ -85,7 +87,36 @@ impl fmt::Display for Finding {
 /// Everything that was checked, in a fixed order, whether good or bad. Without a load it reports what the machine
 /// would carry, and only what spoils every load is more than a note.
 pub fn findings(planned: Option<&Planned>, facts: &Facts) -> Vec<Finding> {
-    checks::ALL.iter().filter_map(|check| check(planned, facts)).collect()
+    let isolation = planned.map_or(Isolation::None, |planned| planned.isolation);
+    if isolation == Isolation::None {
+        return checks::ALL.iter().filter_map(|check| check(planned, facts)).collect();
+    }
+    // A new network has the kernel's own settings, whatever the machine's are.
+    let facts = Facts {
+        port_range: facts.port_range.map(|_| (32_768, 60_999)),
+        ports_reserved: 0,
+        tw_reuse: facts.tw_reuse.map(|_| 2),
+        somaxconn: facts.somaxconn.map(|_| 4096),
+        ..facts.clone()
+    };
+    let found = checks::ALL.iter().filter_map(|check| check(planned, &facts));
+    found.map(|finding| in_own_network(finding, isolation)).collect()
+}
+
+/// A setting of the machine's network is none of the run's: what starts there may change it.
+fn in_own_network(mut finding: Finding, isolation: Isolation) -> Finding {
+    if !finding.remedy.as_deref().is_some_and(|remedy| remedy.starts_with("sysctl -w net.")) {
+        return finding;
+    }
+    let is_of_server = ["accept queue", "half-open queue"].contains(&finding.what);
+    if isolation == Isolation::Shared || is_of_server {
+        finding
+            .effect
+            .push_str("; the run's own network is set by a component whose `run` begins with the command");
+    } else {
+        finding.remedy = None;
+    }
+    finding
 }
 
 /// Doubts and blockers of a load, a line each, the worst first: printed before a run.

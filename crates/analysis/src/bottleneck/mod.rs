@@ -1,4 +1,4 @@
-//! What gave first: which part of the system, or of the measurement, was saturated. A ranked list of suspects, each
+//! The first bottleneck: which part of the system, or of the measurement, was saturated. A ranked list of suspects, each
 //! with the evidence against it.
 //!
 //! The search order, from conclusive evidence to inference:

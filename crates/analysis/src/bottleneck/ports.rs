@@ -82,7 +82,7 @@ fn suspect(
             ", {} of them in TIME_WAIT: it makes new connections all the time, and each keeps its port for a minute after its end",
             format_count(f64::from(most.time_wait))
         ),
-        false => ", and its connections stand".to_owned(),
+        false => ", and its connections stay open".to_owned(),
     };
     let what = match stage {
         Stage::Full => "ran out of local ports",

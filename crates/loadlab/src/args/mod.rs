@@ -66,16 +66,16 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Run a plan at two revisions of its code: did the change help?
     ///
-    /// Checks both out, builds each, and makes their trials in turn.
+    /// Checks out and builds both, then alternates their trials.
     Ab(Box<AbArgs>),
     /// Find the revision that changed a figure
     ///
     /// Measures revisions until one of them is the first that shifts the figure, with a probability of 95 %. Those that do not
     /// build are skipped.
     Bisect(Box<BisectArgs>),
-    /// Go on with a run that was cut off
+    /// Resume an interrupted run
     ///
-    /// Makes the trials that its record lacks, of the same plan with the same options.
+    /// Runs the trials missing from its record, with the same plan and options.
     Resume(Box<ResumeArgs>),
     /// Find the most users, or the highest rate, that meets expectations
     Find(Box<FindArgs>),
@@ -619,7 +619,7 @@ pub struct DemoArgs {
     /// Port on 127.0.0.1; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub port: u16,
-    /// Requests that are worked on at a time
+    /// Number of requests served at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub workers: u32,
     /// How long a request keeps a core busy

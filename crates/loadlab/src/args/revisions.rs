@@ -104,7 +104,7 @@ pub struct BisectArgs {
     /// No trial begins after this time
     #[arg(long, value_name = "T", value_parser = positive_duration)]
     pub budget: Option<u64>,
-    /// Probability that the answer has to have
+    /// Required probability of the answer
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "95%", hide_short_help = true)]
     pub confidence: f64,
     /// Search though the tree has changes that none of the revisions has

@@ -167,7 +167,7 @@ pub struct AgentArgs {
     /// The only slot that this agent takes, from 0: its credentials may allow it no other [default: any]
     #[arg(long, value_name = "N", value_parser = slot)]
     pub slot: Option<usize>,
-    /// Leave after one run
+    /// Exit after one run
     #[arg(long)]
     pub once: bool,
     /// Leave if no run is announced for so long

@@ -41,7 +41,7 @@ pub struct WhyArgs {
     /// A lever binds if a step of it certainly costs more than this share of the goodput
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share, help_heading = "Blocks")]
     pub margin: f64,
-    /// Draws the order of the blocks [default: a new one each time]
+    /// Seed for the order of the blocks [default: a new one each time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 53), help_heading = "Blocks",
           hide_short_help = true)]
     pub seed: Option<u64>,

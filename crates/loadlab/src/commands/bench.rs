@@ -20,7 +20,6 @@ use loadlab_run::{
     read_urls, requests_for_urls, tls_spec,
 };
 use loadlab_system::{ProcessId, open_files};
-use serde_json::json;
 
 use super::not_measured::Documents;
 use crate::args::given::{self, ProxyGiven};
@@ -154,7 +153,7 @@ pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
 
 /// The documents that were asked for.
 fn documents(args: &BenchArgs) -> Documents<'_> {
-    Documents { name: "loadlab bench", junit: args.junit.as_deref(), json: args.json.then(|| json!({})) }
+    Documents { name: "loadlab bench", junit: args.junit.as_deref(), json: None }
 }
 
 /// The bench that the options define.

@@ -45,7 +45,7 @@ pub fn command(args: &ResumeArgs) -> Ended {
 fn not_resumed(manifest: &Manifest) -> Option<String> {
     let writer = ProcessId { pid: manifest.writer.pid, start_ticks: manifest.writer.start_ticks };
     if writer.is_alive() && writer != ProcessId::own() {
-        return Some(format!("the run goes on: process {} writes it", writer.pid));
+        return Some(format!("the run is still in progress: process {} writes it", writer.pid));
     }
     if manifest.search.is_some() {
         return Some(

@@ -154,11 +154,22 @@ fn perform_in(
 fn never_began(args: &RunArgs, name: &str, out: &Path, error: &RunError) -> Ended {
     // A record that already existed is not ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
-    let written = is_ours && runs::read(out).is_ok_and(|run| report::write_reports(&run).is_ok());
+    let run = if is_ours { runs::read(out).ok() } else { None };
+    let written = run.as_ref().is_some_and(|run| report::write_reports(run).is_ok());
     if written && !args.progress.quiet {
         note(&format!("the record so far is in {}", out.display()));
     }
-    documents(args, name, out).not_measured(error.exit(), error)
+    let mut documents = documents(args, name, out);
+    // A run that goes on has trials that were measured before.
+    let has_trials =
+        |run: &DiagnosedRun| run.cases.iter().flat_map(|case| &case.trials).any(|t| t.summary.is_some());
+    if let Some(run) = run.filter(has_trials) {
+        let junit = documents.junit.take().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
+        if let Some(Err(error)) = junit {
+            note(&error);
+        }
+    }
+    documents.not_measured(error.exit(), error)
 }
 
 /// The documents that were asked for of a plan of this name.

@@ -50,7 +50,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         let reached = (args.allow_host.as_slice(), args.resolve.as_slice());
         match senders::of(&args.swarm, &read, reached, args.progress.quiet, &cancel) {
             Ok(senders) => how.senders = senders,
-            Err(none) => return documents(args, &how.out).not_measured(none.exit, none.why),
+            Err(none) => return documents(args).not_measured(none.exit, none.why),
         }
     }
     let title = opening(args, &read);
@@ -74,7 +74,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(result) => finish(args, &result),
         Err(error) => {
             note_record(&how.out, args.progress.quiet, &error);
-            documents(args, &how.out).not_measured(error.exit(), error)
+            documents(args).not_measured(error.exit(), error)
         }
     };
     view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
@@ -238,9 +238,8 @@ fn opening(args: &BenchArgs, read: &ReadPlan) -> String {
 }
 
 /// The documents that were asked for.
-fn documents<'a>(args: &'a BenchArgs, out: &Path) -> Documents<'a> {
-    let json = args.json.then(|| json!({ "run_dir": out.display().to_string() }));
-    Documents { name: "bench", junit: args.junit.as_deref(), json }
+fn documents(args: &BenchArgs) -> Documents<'_> {
+    Documents { name: "bench", junit: args.junit.as_deref(), json: None }
 }
 
 fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
@@ -248,7 +247,7 @@ fn finish(args: &BenchArgs, result: &RunResult) -> Ended {
         Ok(run) => run,
         Err(error) => {
             let exit = Exit::of([result.exit, Exit::CouldNotRun]);
-            return documents(args, &result.dir).not_measured(exit, error);
+            return documents(args).not_measured(exit, error);
         }
     };
     let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));

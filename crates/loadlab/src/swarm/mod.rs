@@ -215,7 +215,7 @@ fn not_for_local(args: &SwarmArgs, agents: usize) -> Option<String> {
     ];
     let (option, _) = of_server.into_iter().find(|(_, is_given)| *is_given)?;
     let hint = "leave it out, or name a server with --swarm nats://HOST:PORT";
-    Some(format!("{option}: `local:N` has a NATS server and a key of its own\nhint: {hint}"))
+    Some(format!("{option}: `local:N` starts its own NATS server with its own key\nhint: {hint}"))
 }
 
 /// Agents on this machine.
@@ -290,7 +290,7 @@ fn on_server(
 fn not_replaced(place: &SwarmPlace, plan: &Plan) -> Option<String> {
     if matches!(place, SwarmPlace::Local(_)) {
         return Some(
-            "with `local:N` no agent is left to take a place\nhint: start more agents than `--slots` on a NATS server"
+            "with `local:N` there is no spare agent to take over\nhint: start more agents than `--slots` on a NATS server"
                 .to_owned(),
         );
     }

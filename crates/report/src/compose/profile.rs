@@ -121,7 +121,7 @@ fn cost(cost: &ProfileCost) -> String {
     let number = |ratio: f64| figures::number(figures::round(ratio, 3));
     let mut text = match cost.goodput {
         Some(ratio) => format!(
-            "goodput {} × ({} … {}, 95 %) in {} seconds with samples, beside as many without",
+            "goodput {} × ({} … {}, 95 %) in {} seconds with samples, compared with the same number without",
             number(ratio.value),
             number(ratio.low),
             number(ratio.high),
@@ -170,7 +170,7 @@ fn note(shown: &Shown<'_>, left_out: u64) -> String {
             figures::plural(component.samples, "sample", "samples"),
             profile.rate_per_s
         ),
-        Of::Waits => format!("On average {} threads waited so, over {} s.", threads(component.samples), {
+        Of::Waits => format!("On average {} threads were waiting, over {} s.", threads(component.samples), {
             figures::number(figures::round(profile.waits_s, 1))
         }),
     };

@@ -172,7 +172,7 @@ fn raised(lever: &LeverFacts) -> Table {
         words: vec![3, 5],
         rows: lever.raised.iter().map(row).collect(),
         note: Some(
-            "The prediction takes the goodput to be as elastic upwards as downwards, until another CPU limit gives, and is as \
+            "The prediction takes the goodput to be as elastic upwards as downwards, until another CPU limit is reached, and is as \
              uncertain as both measurements together."
                 .into(),
         ),

@@ -255,6 +255,8 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+        // What is drawn anew for the new size moves what is below it.
+        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))");
     }
 
     /// A picture of the visible part, for inspection.

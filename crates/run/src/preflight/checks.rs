@@ -81,7 +81,7 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
         return Some(found.effect(Severity::Ok, words));
     };
     if on_uring(Some(planned), facts) {
-        return Some(rings(planned, soft, found));
+        return Some(rings(planned, (soft, facts.component_files.unwrap_or(soft)), found));
     }
     let most = planned.connections_most;
     if most <= room {
@@ -115,7 +115,7 @@ fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> 
 }
 
 /// io_uring's sockets take no descriptors, but the kernel bounds a ring's table by the same limit.
-fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
+fn rings(planned: &Planned, (soft, of_server): (u64, u64), found: Finding) -> Finding {
     let per_ring = soft.saturating_sub(RESERVED_FILES).max(1);
     let threads = planned.threads.max(1);
     let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);
@@ -131,11 +131,11 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
             .effect(by_certainty(planned.connections > most), words)
             .remedy(format!("ulimit -n {needed}"));
     }
-    // A server here most likely runs under the same limit, and its sockets are ordinary ones.
-    if planned.loopback && planned.connections > soft {
+    // A server here most likely runs under the limit that a shell gives, and its sockets are ordinary ones.
+    if planned.loopback && planned.connections > of_server {
         let words = format!(
-            "sockets of io_uring need none here, but a server process under the same limit accepts {} of {}",
-            n(soft),
+            "sockets of io_uring need none here, but a server process that may have {} accepts {0} of {}",
+            n(of_server),
             n(planned.connections)
         );
         return found

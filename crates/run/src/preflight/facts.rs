@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use loadlab_load::io::uring::{Size, Uring};
+use loadlab_system::open_files;
 
 /// What a preflight knows of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +17,8 @@ pub struct Facts {
     pub may_raise_limits: bool,
     /// Files this process has open.
     pub open_files_used: u64,
+    /// How many a process that it starts may have open, where that is another number.
+    pub component_files: Option<u64>,
     /// First and last port of the range for outgoing connections.
     pub port_range: Option<(u16, u16)>,
     /// Ports in that range that are never assigned.
@@ -130,6 +133,7 @@ pub fn read(watch: Duration) -> Facts {
     let root = Path::new("/");
     let mut facts = read_in(root);
     facts.io_uring.refused = try_io_uring();
+    facts.component_files = open_files::given().and_then(|given| given.current);
     if let Some(conntrack) = &mut facts.conntrack {
         conntrack.tracks = try_tracking(root);
     }
@@ -153,6 +157,7 @@ pub fn read_in(root: &Path) -> Facts {
     Facts {
         open_files: open_files(root),
         may_raise_limits: may_raise_limits(root),
+        component_files: None,
         open_files_used: std::fs::read_dir(root.join("proc/self/fd")).map_or(0, |d| d.count() as u64),
         port_range,
         ports_reserved: port_range.map_or(0, |range| ports_reserved(root, range)),

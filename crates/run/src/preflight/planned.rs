@@ -23,6 +23,8 @@ pub struct Planned {
     pub duration_s: Option<f64>,
     /// Destinations, each address and port once.
     pub destinations: Vec<String>,
+    /// It connects over TCP, and not only to Unix sockets.
+    pub is_tcp: bool,
     /// Every destination is this machine.
     pub loopback: bool,
     /// Addresses it connects from; 1 is the kernel's own choice.
@@ -77,6 +79,7 @@ impl Planned {
         }
         planned.duration_s = spec.schedule_ns().map(|ns| ns as f64 / 1e9);
         planned.destinations = unique(hosts().map(ToString::to_string));
+        planned.is_tcp = !planned.destinations.is_empty();
         planned.loopback = hosts().all(Address::is_local);
         planned.sources = (spec.sources.len() as u64).max(1);
         planned.threads = spec.threads as u64;
@@ -125,6 +128,8 @@ impl Planned {
         // Unix sockets have no ports to run out of.
         let over_tcp = urls.iter().filter(|url| !url.to_ascii_lowercase().starts_with("unix:"));
         planned.destinations = unique(over_tcp.map(|url| authority(url)));
+        let has_list = load.http.proxy.is_none() && load.journey.iter().any(|step| step.urls.is_some());
+        planned.is_tcp = has_list || !planned.destinations.is_empty();
         planned.loopback = planned.destinations.iter().all(|d| is_here(d));
         let v4 = |d: &String| d.starts_with("127.") || d.starts_with("${");
         if planned.destinations.iter().all(v4) && matches!(load.model, plan::Model::Closed { .. }) {
@@ -207,6 +212,7 @@ impl Planned {
             new_in_all: None,
             duration_s: None,
             destinations: Vec::new(),
+            is_tcp: true,
             loopback: true,
             sources: 1,
             threads: 1,
@@ -262,6 +268,7 @@ impl Planned {
             new_in_all: closing().map(|load| load.new_in_all).sum(),
             duration_s: durations.flatten(),
             destinations: unique(loads.iter().flat_map(|load| load.destinations.iter().cloned())),
+            is_tcp: loads.iter().any(|load| load.is_tcp),
             loopback: loads.iter().all(|load| load.loopback),
             // Those of all loads begin with the same one.
             sources: loads.iter().map(|load| load.sources).max().unwrap_or(1),
@@ -278,7 +285,7 @@ impl Planned {
     pub(super) fn by_ports(&self) -> Vec<Planned> {
         let mut groups: Vec<Vec<Planned>> = Vec::new();
         let parts = if self.parts.is_empty() { std::slice::from_ref(self) } else { &self.parts };
-        for part in parts.iter().filter(|part| !part.destinations.is_empty()) {
+        for part in parts.iter().filter(|part| part.is_tcp) {
             let is_chosen = part.sources > 1;
             let is_shared = |other: &Planned| {
                 is_chosen == (other.sources > 1)

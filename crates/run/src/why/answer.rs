@@ -73,13 +73,15 @@ pub fn what_gives_next(lever: &LeverFacts, expected: Option<Headroom>) -> Option
     let still = format!("with {} all of {} is still used", last.to, lever.name);
     match expected {
         Some(Headroom { name, goodput: at }) if is_own_full || at <= goodput * NEAR => {
-            let text = format!("by what {name} used as planned, it gives at about {at:.2} × this goodput");
+            let text =
+                format!("judging by its use as planned, {name} saturates at about {at:.2} × this goodput");
             let text = if is_own_full { format!("{still}; {text}") } else { text };
             Some(NextFacts { name: Some(name), goodput: at.max(goodput), text })
         }
         _ if is_own_full => Some(NextFacts { name: Some(lever.name.clone()), goodput, text: still }),
         _ => {
-            let text = format!("with {} no CPU limit is reached: something else gives next", last.to);
+            let text =
+                format!("with {} no CPU limit is reached: the next bottleneck is something else", last.to);
             Some(NextFacts { name: None, goodput, text })
         }
     }
@@ -94,7 +96,7 @@ pub fn is_apart(first: &LeverFacts, other: &LeverFacts) -> bool {
 /// something is.
 pub fn nothing_tried(not_tried: &[NotTried], have_room: bool) -> (String, Exit) {
     if have_room {
-        return ("nothing holds this load back that could be given more of".to_owned(), Exit::Ok);
+        return ("no limit that could be raised holds this load back".to_owned(), Exit::Ok);
     }
     let reasons: Vec<String> = not_tried.iter().map(|one| format!("{}: {}", one.name, one.why)).collect();
     let reasons = reasons.join("; ");
@@ -220,7 +222,7 @@ mod tests {
         let why = |name: &str, why: &str| NotTried { name: name.to_owned(), why: why.to_owned() };
         let all = [why("web CPU", "it used 20 % of its limit"), why("db", "loadlab only watches it")];
         let (text, exit) = nothing_tried(&all[..1], true);
-        assert!(text.starts_with("nothing holds this load back") && exit == Exit::Ok, "{text}");
+        assert!(text.starts_with("no limit that could be raised") && exit == Exit::Ok, "{text}");
         let (text, exit) = nothing_tried(&all, false);
         assert_eq!(exit, Exit::Undecided);
         assert_eq!(

@@ -129,12 +129,12 @@ fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unf
     let used = usage.cores.map(|used| used / limit);
     if used.is_some_and(|used| used < USED_FROM) {
         // One thread cannot use more than a core, however much the limit allows.
-        if usage.busiest_cores.is_some_and(|busiest| busiest >= BUSY) {
+        if limit > 1.0 && usage.busiest_cores.is_none_or(|busiest| busiest >= BUSY) {
             return busy_cpu(component, usage, cores);
         }
         let percent = used.unwrap_or(0.0) * 100.0;
         return Err(Unfit::with_room(format!(
-            "it used {percent:.0} % of its limit: a tenth less of it is room that nobody uses"
+            "it used {percent:.0} % of its limit, so a tenth less would change nothing"
         )));
     }
     if limit * STEP < LEAST_CORES {
@@ -150,6 +150,9 @@ fn cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unf
 fn busy_cpu(component: &ComponentSpec, usage: Usage, cores: f64) -> Result<Lever, Unfit> {
     let used = usage.cores.ok_or_else(|| Unfit::unknown("how much it uses is not known"))?;
     let is_thread = usage.busiest_cores.is_some_and(|busiest| busiest >= BUSY);
+    if usage.busiest_cores.is_none() && used < BUSY * cores {
+        return Err(Unfit::unknown("how busy its threads are is not known"));
+    }
     if !is_thread && used < BUSY * cores {
         return Err(Unfit::with_room("it has no CPU limit, and no thread of it is always busy"));
     }

@@ -61,7 +61,7 @@ pub struct AgentOptions {
     pub name: String,
     /// The only slot that it takes.
     pub slot: Option<usize>,
-    /// Leave after one run.
+    /// Exit after one run.
     pub once: bool,
     /// Leave if no run is announced for so long.
     pub leaves_after: Option<Duration>,
@@ -168,7 +168,7 @@ impl Agent<'_> {
                     if ended == PartEnded::GivenUp {
                         let slot = place.slot;
                         (self.tell)(&format!(
-                            "run {run}: slot {slot} is free again, since nothing was heard of this agent"
+                            "run {run}: slot {slot} is free again, because the coordinator did not hear from this agent"
                         ));
                         done.pop();
                         continue;

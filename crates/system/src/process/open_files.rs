@@ -27,6 +27,6 @@ pub fn allowed() -> u64 {
 }
 
 /// The limit for processes that are started, if it differs from this one's.
-pub(crate) fn given() -> Option<Rlimit> {
+pub fn given() -> Option<Rlimit> {
     GIVEN.get().map(|given| Rlimit { current: given.current, maximum: given.maximum })
 }
