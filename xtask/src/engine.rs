@@ -12,7 +12,9 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use crate::command::{captured, find, program, soon};
 
 /// The longest a command to the engine, or its start, takes.
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(60);
+/// The longest that making an image takes, of half a gigabyte.
+const IMAGE: Duration = Duration::from_secs(300);
 
 /// A running engine. Dropping it ends it, with all its containers.
 pub struct Engine {
@@ -54,10 +56,14 @@ impl Engine {
     }
 
     fn docker(&self, args: &[&str]) -> Result<String> {
-        let ran = captured(
-            program("docker").env("DOCKER_HOST", self.host()).env("DOCKER_BUILDKIT", "0").args(args),
-            LONGEST,
-        )?;
+        self.docker_within(args, LONGEST)
+    }
+
+    fn docker_within(&self, args: &[&str], longest: Duration) -> Result<String> {
+        // The engine's own builder: the other one is a program that may not be installed.
+        let mut docker = program("docker");
+        docker.env("DOCKER_HOST", self.host()).env("DOCKER_BUILDKIT", "0").args(args);
+        let ran = captured(&mut docker, longest)?;
         Ok(ran.ok(&format!("docker {}", args.join(" ")))?.stdout)
     }
 
@@ -70,11 +76,11 @@ impl Engine {
         let archive = self.dir.path().join("image.tar");
         let mut tar = program("tar");
         tar.arg("-C").arg(dir).args(["--no-recursion", "--null", "-T"]).arg(list).arg("-cf").arg(&archive);
-        captured(&mut tar, LONGEST)?.ok("tar")?;
+        captured(&mut tar, IMAGE)?.ok("tar")?;
         let file = archive.display().to_string();
         let changes = changes.iter().flat_map(|change| ["--change", change]);
         let args: Vec<&str> = ["import"].into_iter().chain(changes).chain([file.as_str(), image]).collect();
-        self.docker(&args)?;
+        self.docker_within(&args, IMAGE)?;
         Ok(fs::remove_file(archive)?)
     }
 
@@ -83,7 +89,7 @@ impl Engine {
     /// # Errors
     /// What the engine says.
     pub fn build(&self, dir: &Path, image: &str) -> Result<()> {
-        self.docker(&["build", "--tag", image, &dir.display().to_string()]).map(drop)
+        self.docker_within(&["build", "--tag", image, &dir.display().to_string()], IMAGE).map(drop)
     }
 }
 

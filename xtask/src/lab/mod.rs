@@ -31,6 +31,7 @@ use crate::root::{self, target};
 use crate::steps::Outcome;
 
 /// What is known about a lab's quick profile.
+#[derive(Clone, Copy)]
 pub struct Lab {
     /// Its folder's name.
     pub name: &'static str,

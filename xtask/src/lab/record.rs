@@ -76,11 +76,6 @@ impl Trial {
         self.events.iter().filter(move |event| event["event"] == kind)
     }
 
-    /// How many commands of a name were run for it.
-    pub fn commands(&self, name: &str) -> usize {
-        self.events("command").filter(|event| event["name"] == name).count()
-    }
-
     /// A number of the summary, by its path; a missing one is NaN.
     pub fn number(&self, path: &str) -> f64 {
         number(&self.summary, path)

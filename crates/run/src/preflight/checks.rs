@@ -81,7 +81,7 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
         return Some(found.effect(Severity::Ok, words));
     };
     if on_uring(Some(planned), facts) {
-        return Some(rings(planned, (soft, facts.component_files.unwrap_or(soft)), found));
+        return Some(rings(planned, soft, facts.component_files.unwrap_or(soft), found));
     }
     let most = planned.connections_most;
     if most <= room {
@@ -115,7 +115,7 @@ fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> 
 }
 
 /// io_uring's sockets take no descriptors, but the kernel bounds a ring's table by the same limit.
-fn rings(planned: &Planned, (soft, of_server): (u64, u64), found: Finding) -> Finding {
+fn rings(planned: &Planned, soft: u64, of_server: u64, found: Finding) -> Finding {
     let per_ring = soft.saturating_sub(RESERVED_FILES).max(1);
     let threads = planned.threads.max(1);
     let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, getrlimit};
 
-use super::{
-    Claims, Lab, Record, built, edge_tiers, index_page, loadlab, message_inserts, nothing, trade_processor,
-};
+use super::{Claims, LABS, Lab, Record, built, loadlab};
 use crate::command::{LONGEST, captured, program, say};
 use crate::engine::Engine;
 use crate::root::{root, target};
@@ -19,10 +17,14 @@ use crate::steps::Outcome;
 
 /// A lab on Docker.
 struct Form {
-    /// What its quick profile must leave; its plan has this name.
-    lab: Lab,
     /// The lab's folder.
     folder: &'static str,
+    /// The name of its plan.
+    plan: &'static str,
+    /// What differs from the lab on processes: see [`Lab`].
+    cases: usize,
+    failing: f64,
+    lives_on: bool,
     /// Makes what the images contain: run in the lab's folder.
     prepare: &'static [&'static str],
     /// Text of its plan, and what takes its place where a stand-in serves.
@@ -42,44 +44,29 @@ const BUILD: [&str; 8] = [
 
 const FORMS: [Form; 4] = [
     Form {
-        lab: Lab {
-            name: "edge-tiers-compose",
-            cases: 6,
-            requests: None,
-            failing: 0.05,
-            lives_on: false,
-            own: edge_tiers::check,
-            beside: nothing,
-        },
         folder: "edge-tiers",
+        plan: "edge-tiers-compose",
+        cases: 6,
+        failing: 0.05,
+        lives_on: false,
         prepare: &BUILD,
         description: None,
     },
     Form {
-        lab: Lab {
-            name: "message-inserts-compose",
-            cases: 18,
-            requests: None,
-            failing: 1.0,
-            lives_on: false,
-            own: message_inserts::check,
-            beside: nothing,
-        },
         folder: "message-inserts",
+        plan: "message-inserts-compose",
+        cases: 18,
+        failing: 1.0,
+        lives_on: false,
         prepare: &["service/install.sh"],
         description: Some(("on MongoDB 7;", "on mongo-java-server in place of MongoDB 7;")),
     },
     Form {
-        lab: Lab {
-            name: "index-page-compose",
-            cases: 6,
-            requests: None,
-            failing: 0.0,
-            lives_on: true,
-            own: index_page::check,
-            beside: nothing,
-        },
         folder: "index-page",
+        plan: "index-page-compose",
+        cases: 6,
+        failing: 0.0,
+        lives_on: true,
         prepare: &BUILD,
         description: Some((
             "in MongoDB and ten records of each store,",
@@ -87,16 +74,11 @@ const FORMS: [Form; 4] = [
         )),
     },
     Form {
-        lab: Lab {
-            name: "trade-processor-compose",
-            cases: 1,
-            requests: None,
-            failing: 0.0,
-            lives_on: false,
-            own: trade_processor::check,
-            beside: nothing,
-        },
         folder: "trade-processor",
+        plan: "trade-processor-compose",
+        cases: 1,
+        failing: 0.0,
+        lives_on: false,
         prepare: &["./prepare.sh"],
         description: None,
     },
@@ -114,7 +96,7 @@ pub fn long() -> Outcome {
     for form in &FORMS {
         match form.run(&engine) {
             Ok(words) => reported.push(words),
-            Err(error) => wrong.push(format!("{}: {error:#}", form.lab.name)),
+            Err(error) => wrong.push(format!("{}: {error:#}", form.plan)),
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -122,9 +104,16 @@ pub fn long() -> Outcome {
 }
 
 impl Form {
+    /// What its quick profile must leave.
+    fn lab(&self) -> Result<Lab> {
+        let lab = LABS.iter().find(|lab| lab.name == self.folder).context("a lab without a row")?;
+        let Form { plan: name, cases, failing, lives_on, .. } = *self;
+        Ok(Lab { name, cases, failing, lives_on, ..*lab })
+    }
+
     fn run(&self, engine: &Engine) -> Outcome {
         let copy = self.copied()?;
-        let out = target().join("xtask/compose").join(self.lab.name);
+        let out = target().join("xtask/compose").join(self.plan);
         let _ = fs::remove_dir_all(&out);
         let mut command = program(loadlab());
         command.arg("run").arg(copy.join("compose-plan.yaml")).args(["--profile", "quick", "--quiet"]);
@@ -133,8 +122,9 @@ impl Form {
         say(&ran.stdout);
         let record = Record::read(&out)?;
         let mut claims = Claims::default();
-        record.check(&self.lab, &mut claims)?;
-        (self.lab.own)(&record, &mut claims)?;
+        let lab = self.lab()?;
+        record.check(&lab, &mut claims)?;
+        (lab.own)(&record, &mut claims)?;
         claims.into_outcome(self.folder)
     }
 
@@ -210,7 +200,7 @@ mod tests {
         for form in &FORMS {
             let plan = root().join("labs").join(form.folder).join("compose-plan.yaml");
             let text = fs::read_to_string(plan).unwrap();
-            assert!(text.contains(&format!("\nname: {}\n", form.lab.name)), "{text}");
+            assert!(text.contains(&format!("\nname: {}\n", form.plan)), "{text}");
             assert_eq!(form.description.is_some(), text.contains("MongoDB"), "{text}");
             if let Some((from, _)) = form.description {
                 assert_eq!(text.matches(from).count(), 1, "{from}");
