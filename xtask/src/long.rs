@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// What fails in a swarm, at moments that differ from round to round: agents, the coordinator, the NATS server, networks
 /// and disks. Each test is one fault, and checks that the server's own count and the record agree.
 fn faults() -> Outcome {
-    const TESTS: [&str; 8] = [
+    const TESTS: [&str; 10] = [
         "run_swarm::a_lost_agent_fails_the_trial",
         "run_swarm::a_nats_server_that_is_killed_and_started_again",
         "run_swarm::the_others_go_on_without_a_lost_agent",
@@ -107,6 +107,8 @@ fn faults() -> Outcome {
         "run_swarm::an_agent_whose_disk_is_full",
         "run_swarm::a_coordinator_that_was_killed_is_resumed",
         "run_resume::a_run_that_was_killed_goes_on",
+        "run_swarm::a_nats_server_that_stands_still",
+        "run_swarm::an_agent_takes_the_place_that_it_lost",
     ];
     const ROUNDS: usize = 7;
     let mut failed = Vec::new();

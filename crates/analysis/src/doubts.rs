@@ -32,6 +32,10 @@ const UNFAIR_SHARE: f64 = 0.05;
 /// … if the median user had this many requests: with 100, even service times that spread by three times their mean
 /// put fewer users that far off (the count's deviation is then 30 %, and the limit is 50 %).
 const UNFAIR_REQUESTS: u64 = 100;
+/// At least this share of the users must have been active at a time, …
+const CONCURRENT_SHARE: f64 = 0.9;
+/// … as seen at the ends of so many seconds at least: in one or two all may have come and gone.
+const CONCURRENT_TICKS: usize = 5;
 /// A tail beyond this share of the window shows in every rate of a load with a fixed number of requests.
 const TAIL_SHARE: f64 = 0.10;
 /// Too few samples even for a 90th percentile.
@@ -64,6 +68,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         generator::own_limits(summary),
         littles_law(summary, grounds),
         users_idle(summary, grounds),
+        users_not_concurrent(summary, grounds),
         generator::generator_cpu(summary, grounds),
         generator::run_delay(summary, grounds),
         in_flight_cap(summary, grounds),
@@ -211,6 +216,37 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             percent(idle)
         ),
         "give loadlab more cores, or cores that are less busy (`--threads`, `--cpus`); throughput here is a lower bound",
+    )
+}
+
+/// The first users had made all their requests before the last began: so many were never active at a time. Only of users
+/// with a number of requests each or in all, who have one in flight from their first to their last.
+///
+/// Never grave: what was sent was measured. But a system that takes these users one after another need not take all at once.
+fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
+    let load = &summary.load;
+    let users = load.users.filter(|u| *u > 0)?;
+    let explained = has_due_times(load)
+        || load.duration_s.is_some()
+        || !load.stages.is_empty()
+        || !load.loads.is_empty()
+        || summary.ended != Ended::Complete
+        || summary.connections.users_without_row > 0
+        || summary.requests.failed * 100 > summary.requests.started;
+    let most = grounds.ticks.iter().map(|tick| tick.counts.in_flight).max()?;
+    let is_concurrent = most as f64 >= CONCURRENT_SHARE * users as f64;
+    if explained || is_concurrent || grounds.ticks.len() < CONCURRENT_TICKS {
+        return None;
+    }
+    doubt(
+        "users_not_concurrent",
+        false,
+        format!(
+            "of {} users at most {} were active at a time: some had made all their requests before others began",
+            format_count(users as f64),
+            format_count(most as f64)
+        ),
+        "give each user more requests, shorten the ramp, or give loadlab more cores, or more machines (`--swarm`)",
     )
 }
 

@@ -17,7 +17,7 @@ use loadlab_record::units::format_duration_ns;
 
 use crate::trend::{median, stretches, trend};
 
-/// With fewer seconds their course cannot be judged.
+/// With fewer seconds their trend cannot be judged.
 pub const FEWEST: usize = 10;
 /// Fewer slow seconds than this at the start are a hiccup.
 const FEWEST_WARM: usize = 3;

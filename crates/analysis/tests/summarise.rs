@@ -593,6 +593,35 @@ fn users_that_are_starved_are_reported() {
 }
 
 #[test]
+fn users_of_whom_some_had_left_before_others_came_are_reported() {
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let check = |facts: LoadFacts, in_flight: &[u64], wanted: &[&str]| {
+        let tick = |(second, in_flight): (usize, &u64)| Tick {
+            load: "main".into(),
+            from_s: second as f64,
+            to_s: second as f64 + 1.0,
+            counts: Counts { in_flight: *in_flight, ..Counts::default() },
+            ..Tick::default()
+        };
+        let ticks: Vec<Tick> = in_flight.iter().enumerate().map(tick).collect();
+        let s = summarise(TrialInput { ticks: &ticks, ..input(facts, &runs) });
+        let found: Vec<_> = s.doubts.iter().filter(|d| d.kind == "users_not_concurrent").collect();
+        assert_eq!(found.iter().map(|d| d.evidence.as_str()).collect::<Vec<_>>(), wanted, "{in_flight:?}");
+        assert!(found.iter().all(|d| !d.grave));
+    };
+    let numbered = |users| LoadFacts { duration_s: None, requests: Some(1000), ..closed(users) };
+    let evidence =
+        "of 100 users at most 37 were active at a time: some had made all their requests before others began";
+    check(numbered(100), &[20, 37, 36, 37, 12], &[evidence]);
+    check(numbered(40), &[20, 37, 36, 37, 12], &[]);
+    // too short to tell
+    check(numbered(100), &[20, 37, 36, 12], &[]);
+    // by time, nobody leaves; who thinks has nothing in flight
+    check(closed(100), &[20, 37, 36, 37, 12], &[]);
+    check(LoadFacts { think_s: Some(1.0), ..numbered(100) }, &[20, 37, 36, 37, 12], &[]);
+}
+
+#[test]
 fn users_that_a_feed_had_nothing_for_are_reported() {
     for (left, evidence) in [
         (0, None),

@@ -282,7 +282,7 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let count = scripts.len();
     let request = |tag: u16| Request { tags: vec![tag], ..support::get() };
     let journey = Journey {
-        course: StepOrder { before: 0, round: count as u32, after: 0, weights: vec![], rounds },
+        step_order: StepOrder { before: 0, round: count as u32, after: 0, weights: vec![], rounds },
         scripts,
         sites: vec![Site {
             authority: "sim".into(),

@@ -130,7 +130,7 @@ fn journey() -> LoadSpec {
     target.push(Variable::User, Escape::Raw);
     let message = Message { method: "GET".into(), target, fields: Template::default(), body: None };
     let journey = Journey {
-        course: StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 },
+        step_order: StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 },
         scripts: vec![Script { message: Some(message), ..Script::plain() }],
         feeds: vec![],
         dealings: vec![],
@@ -399,7 +399,7 @@ fn taken(spec: &LoadSpec, requests: u64, on: On, tls: Option<&Arc<ServerConfig>>
     let mut spec = spec.clone();
     spec.until = Until::Requests(requests);
     if let Some(journey) = &mut spec.journey {
-        journey.course.rounds = u64::MAX;
+        journey.step_order.rounds = u64::MAX;
     }
     let (before, mut records) = (TAKEN.load(Ordering::Relaxed), 0);
     let outcome = match on {
@@ -470,7 +470,7 @@ fn loads() -> Vec<(&'static str, LoadSpec)> {
         let scripts = talk([vec![open()], vec![parts; 2_600 / parts.len()].concat()].concat());
         spec.requests = vec![support::get(); scripts.len()];
         let journey = spec.journey.as_mut().expect("a journey");
-        journey.course.round = scripts.len() as u32;
+        journey.step_order.round = scripts.len() as u32;
         journey.scripts = scripts;
         spec
     };

@@ -199,7 +199,7 @@ fn forgetful(elsewhere: bool) -> LoadSpec {
     let site =
         |name: &str| Site { authority: name.into(), host: name.into(), is_secure: false, by_proxy: None };
     let journey = Journey {
-        course: StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 5 },
+        step_order: StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 5 },
         scripts: vec![ask(None, 0), ask(Some(0), u16::from(elsewhere))],
         feeds: vec![],
         dealings: vec![],
@@ -233,7 +233,7 @@ fn what_cannot_be_written_makes_and_closes_no_connection() {
     }
     // Nor is one made if nothing else is requested.
     let mut load = forgetful(false);
-    load.journey.as_mut().unwrap().course =
+    load.journey.as_mut().unwrap().step_order =
         StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 5 };
     load.journey.as_mut().unwrap().scripts.remove(0);
     load.requests.truncate(1);
@@ -248,7 +248,7 @@ fn users_that_think_are_not_requests_in_flight() {
     let mut load = forgetful(false);
     let journey = load.journey.as_mut().unwrap();
     journey.sessions = true;
-    journey.course = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
+    journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
     journey.scripts.truncate(1);
     load.requests.truncate(1);
     load.think = loadlab_record::schedule::Think::Constant(S);

@@ -123,7 +123,7 @@ fn shopping(rounds: u64) -> Journey {
     };
     let logout = step(&format!("POST /logout HTTP/1.1\r\n{BEARER}"), Some(""));
     Journey {
-        course: StepOrder { before: 1, round: 2, after: 1, weights: vec![], rounds },
+        step_order: StepOrder { before: 1, round: 2, after: 1, weights: vec![], rounds },
         scripts: vec![login, item, buy, logout],
         feeds: vec![feed("name\nann\nbob\ncyd\n"), feed("name\n1\n2\n3\n4\n5\n")],
         dealings: vec![
@@ -266,7 +266,7 @@ fn failed_checks_go_on_or_end_the_round() {
 fn a_rate_of_requests_takes_them_by_weight_with_a_row_each() {
     let mut journey = shopping(u64::MAX);
     journey.scripts = vec![step("GET /a/{b} HTTP/1.1", None), step("GET /b/{n} HTTP/1.1", None)];
-    journey.course = StepOrder { before: 0, round: 2, after: 0, weights: vec![1, 4], rounds: u64::MAX };
+    journey.step_order = StepOrder { before: 0, round: 2, after: 0, weights: vec![1, 4], rounds: u64::MAX };
     let model = Model::Open {
         rate_per_s: 1000.0,
         arrivals: Arrivals::Constant,
@@ -363,7 +363,7 @@ fn cookies_come_back_and_compressed_pages_are_looked_into() {
         checks: Checks { contains: vec![Text::new(b"\"id=42\"")], size: size(500.0), ..Checks::default() },
         ..page
     };
-    journey.course = StepOrder { before: 1, round: 1, after: 0, weights: vec![], rounds: 3 };
+    journey.step_order = StepOrder { before: 1, round: 1, after: 0, weights: vec![], rounds: 3 };
     journey.scripts = vec![first, later];
     let spec = spec(Model::Closed { users: 3 }, Until::Repeats(3), journey);
     let outcome = simulate(&spec, &Control::default(), &mut Sim::new(Baker), &mut |_| {}).unwrap();
@@ -399,7 +399,7 @@ impl Server for Store {
 fn every_id_that_went_out_is_reported_once_by_what_became_of_it() {
     let mut journey = shopping(20);
     // Only what carries an id uses one up.
-    journey.course = StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 20 };
+    journey.step_order = StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 20 };
     journey.scripts = vec![step("POST /{x} HTTP/1.1", Some("")), step("GET / HTTP/1.1", None)];
     let mut spec = spec(Model::Closed { users: 3 }, Until::Repeats(20), journey);
     spec.timeout_ns = 50 * MS;
@@ -511,7 +511,7 @@ impl Depot {
 /// Orders with an id, a number, a time and something random.
 fn orders(rounds: u64) -> Journey {
     let mut journey = shopping(rounds);
-    journey.course = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds };
+    journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds };
     let mut body = template("{x} {n} ");
     body.push(Variable::Uuid, Escape::Raw);
     body.push(Variable::Now(Unit::Nanos), Escape::Raw);
@@ -636,7 +636,7 @@ impl Server for Signpost {
 fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
     let run = |path: &str, most: u8| {
         let mut journey = shopping(1);
-        journey.course = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+        journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
         let start = step(&format!("POST {path} HTTP/1.1"), Some("x"));
         let checks = Checks { statuses: vec![200], ..Checks::default() };
         journey.scripts = vec![Script { redirects: most, checks, ..start }];
@@ -710,7 +710,7 @@ impl Server for Leader {
 /// The fields of the last request of a step that was redirected as its path says.
 fn asked_last(path: &str, over: bool) -> String {
     let mut journey = shopping(1);
-    journey.course = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+    journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
     let fields = "Content-Type: a/b\r\nCookie: c=1\r\nProxy-Authorization: p\r\nX-A: x\r\nAuthorization: {u}";
     let start = step(&format!("POST {path} HTTP/1.1\r\n{fields}"), Some("x"));
     journey.scripts = vec![Script { redirects: 9, ..start }];
@@ -802,7 +802,7 @@ fn cookies_redirects_and_compressed_pages_over_http2() {
     journey.cookies = true;
     let page = step("GET / HTTP/1.1", None);
     let holds = |text: &[u8]| Checks { contains: vec![Text::new(text)], ..Checks::default() };
-    journey.course = StepOrder { before: 1, round: 1, after: 0, weights: vec![], rounds: 3 };
+    journey.step_order = StepOrder { before: 1, round: 1, after: 0, weights: vec![], rounds: 3 };
     journey.scripts = vec![
         Script { checks: holds(b"\"none\""), ..page.clone() },
         Script { checks: holds(b"\"id=42\""), ..page },
@@ -812,11 +812,11 @@ fn cookies_redirects_and_compressed_pages_over_http2() {
     assert_eq!((outcome.measured.counts.ok, outcome.measured.counts.failed()), (12, 0), "{examples:?}");
 
     let mut journey = shopping(1);
-    journey.course = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+    journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
     let start = |path: &str| step(&format!("POST {path} HTTP/1.1"), Some("x"));
     journey.scripts =
         vec![Script { redirects: 2, ..start("/2") }, Script { redirects: 1, ..start("/other") }];
-    journey.course.round = 2;
+    journey.step_order.round = 2;
     journey.sites.push(Site {
         authority: "second".into(),
         host: "second".into(),
@@ -1061,7 +1061,7 @@ fn a_login_that_is_refused_shows_no_token_however_it_comes() {
             let gate = || Gate { is_packed, most };
             let shows_token = gate().page().0.windows(4).any(|w| w == &Gate::TOKEN.as_bytes()[..4]);
             let mut journey = shopping(1);
-            journey.course = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+            journey.step_order = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
             journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
             let spec = spec(Model::Closed { users: 1 }, Until::Repeats(1), journey);
             let mut examples: Vec<Example> = Vec::new();

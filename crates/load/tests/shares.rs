@@ -83,13 +83,13 @@ fn journey(is_weighted: bool, sessions: bool) -> Journey {
         fields.push_text(b"\r\n", Escape::Raw).unwrap();
     }
     scripts[1].think = Some(Think::Uniform(MS, 30 * MS));
-    let course = StepOrder {
+    let step_order = StepOrder {
         round: if is_weighted { 1 } else { 2 },
         rounds: if sessions { 3 } else { u64::MAX },
         weights: if is_weighted { vec![3, 10] } else { vec![] },
         ..StepOrder::default()
     };
-    Journey { course, scripts, sessions, ..plain_journey() }
+    Journey { step_order, scripts, sessions, ..plain_journey() }
 }
 
 fn with_journey(spec: LoadSpec, journey: Journey) -> LoadSpec {
@@ -259,7 +259,7 @@ proptest! {
         let mut journey = journey(false, false);
         journey.scripts.truncate(1);
         journey.scripts[0] = step("GET /{a} HTTP/1.1\r\nHost: a", None);
-        journey.course.round = 1;
+        journey.step_order.round = 1;
         journey.feeds = vec![Rows::from_csv(format!("name\n{text}").as_bytes(), &["name".to_owned()]).unwrap()];
         journey.dealings = vec![Deal { dealing: Dealing { is_once: true, ..Dealing::default() }, per_user: false }];
         let spec = with_journey(plain(Model::Closed { users: 30 }, Until::Elapsed(S)), journey);

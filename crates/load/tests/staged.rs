@@ -268,11 +268,11 @@ impl Server for InTurn {
 }
 
 /// A user that goes through these steps at a pace of 100 ms: its response times in ms, successful and failed ones.
-fn paced_way(course: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
-    let count = (course.before + course.round + course.after) as usize;
+fn paced_way(step_order: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
+    let count = (step_order.before + step_order.round + step_order.after) as usize;
     let script = || Script { on_failure: Step::EndRound, ..Script::plain() };
     let scripts = (0..count).map(|_| script()).collect();
-    let journey = Journey { course, scripts, ..plain_journey() };
+    let journey = Journey { step_order, scripts, ..plain_journey() };
     let requests = (0..count).map(|_| support::get()).collect();
     let model = Model::Closed { users: 1 };
     let spec = LoadSpec {
@@ -292,12 +292,12 @@ fn paced_way(course: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Cou
 #[test]
 fn what_waits_behind_a_due_time_that_was_left_out_has_its_own() {
     // Two steps to log in, and two rounds of one: four requests, if none fails.
-    let course = StepOrder { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
+    let step_order = StepOrder { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
     // The first begins at 0 ms; the second begins at 100 and fails at 550. At 200 and 300 two fall due and wait; these
     // are all it may still do, so none falls due at 400 and 500. It logs in again, which adds one request: that of 200
     // lasts until 650, while one of 600 falls due and waits, that of 300 until 660, and that of 600 until 670.
     let answers = vec![(10, 200), (450, 500), (100, 200), (10, 200), (10, 200)];
-    let (counts, ok_ms, failed_ms) = paced_way(course, answers, 680 * MS);
+    let (counts, ok_ms, failed_ms) = paced_way(step_order, answers, 680 * MS);
     assert_eq!((counts.due, counts.ok, counts.failed(), counts.dropped), (5, 4, 1, 0));
     assert_eq!((ok_ms, failed_ms), (10 + 450 + 360 + 70, 450));
 }

@@ -180,7 +180,13 @@ fn spec(model: Model, until: Until, scripts: Vec<Script>) -> LoadSpec {
     LoadSpec {
         tags: (0..scripts.len()).map(|i| format!("part{i}")).collect(),
         journey: Some(Box::new(Journey {
-            course: StepOrder { before: 0, round: scripts.len() as u32, after: 0, weights: vec![], rounds },
+            step_order: StepOrder {
+                before: 0,
+                round: scripts.len() as u32,
+                after: 0,
+                weights: vec![],
+                rounds,
+            },
             scripts,
             feeds: vec![],
             dealings: vec![],
@@ -460,7 +466,7 @@ fn sessions_and_paces() {
     };
     let mut sessions = spec(model, Until::Elapsed(S), scripts());
     if let Some(journey) = &mut sessions.journey {
-        (journey.sessions, journey.course.rounds) = (true, 1);
+        (journey.sessions, journey.step_order.rounds) = (true, 1);
     }
     let (outcome, chat, _) = go(&sessions, Chat::echo());
     assert_eq!((parts(&outcome), chat.closed), (vec!["ok 10".to_owned(); 4], 10));
@@ -477,7 +483,7 @@ fn a_mix_takes_conversations_whole() {
     scripts.extend(talk(vec![open(), ask("b", "b"), ask("c", "c")]));
     let mut spec = users(2, 50, scripts);
     if let Some(journey) = &mut spec.journey {
-        journey.course.weights = vec![1, 1, 1, 2, 2, 2, 2];
+        journey.step_order.weights = vec![1, 1, 1, 2, 2, 2, 2];
     }
     let (outcome, chat, _) = go(&spec, Chat::echo());
     let parts = parts(&outcome);
@@ -607,7 +613,7 @@ proptest! {
             spec.pace_ns = pace.map(|ms| ms * MS);
             spec.pace_when_behind = if drops { WhenBehind::Drop } else { WhenBehind::Queue };
         } else if let Some(journey) = &mut spec.journey {
-            (journey.sessions, journey.course.rounds) = (true, 1);
+            (journey.sessions, journey.step_order.rounds) = (true, 1);
         }
         let (outcome, chat, _) = go(&spec, Chat { greets, answers, is_rude, ..Chat::default() });
         let counts = &outcome.measured.counts;

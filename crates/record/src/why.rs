@@ -29,9 +29,9 @@ pub struct WhyFacts {
     /// What was not changed, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_tried: Vec<NotTried>,
-    /// What gives next, once the first lever is raised.
+    /// The next bottleneck, once the first lever is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<NextFacts>,
+    pub next: Option<NextBottleneck>,
     /// The load in which the stacks of what holds the load back were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiled: Option<String>,
@@ -149,9 +149,9 @@ pub struct NotTried {
     pub why: String,
 }
 
-/// What gives next.
+/// The next bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NextFacts {
+pub struct NextBottleneck {
     /// In words: `web CPU`; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -134,34 +134,34 @@ pub fn conduct(
     let done = Done::before(plan, &schedule, kept);
     // From here on, so that what was built does not count.
     let began = Instant::now();
-    let mut course =
+    let mut conductor =
         Conductor { plan, how, conditions, allowed, record, cancel, emit, done, settling, began };
     if has_kept {
         // Rounds that were made before may have settled something. A case that was lacks trials that nobody wants: the
         // rounds are those of the others, and there may be no more of them.
         let before = |next: Option<&usize>| next.map_or(plan.trials, |place| schedule[*place].1 - 1);
-        course.judge(before(missing.first()));
-        let next = missing.iter().find(|place| course.wants(schedule[**place].0));
+        conductor.judge(before(missing.first()));
+        let next = missing.iter().find(|place| conductor.wants(schedule[**place].0));
         if next != missing.first() {
-            course.judge(before(next));
+            conductor.judge(before(next));
         }
     }
     for (number, place) in missing.iter().enumerate() {
-        if cancel.is_cancelled() || course.done.is_record_lost {
+        if cancel.is_cancelled() || conductor.done.is_record_lost {
             break;
         }
         let (case, round) = schedule[*place];
-        if !course.wants(case) {
+        if !conductor.wants(case) {
             continue;
         }
         let rest = &missing[number + 1..];
-        let next = rest.iter().copied().find(|place| course.wants(schedule[*place].0));
-        course.trial(&mut site, &schedule, *place, next);
+        let next = rest.iter().copied().find(|place| conductor.wants(schedule[*place].0));
+        conductor.trial(&mut site, &schedule, *place, next);
         if !cancel.is_cancelled() && next.is_none_or(|place| schedule[place].1 > round) {
-            course.round_made(round);
+            conductor.round_made(round);
         }
     }
-    Ok(course.end(site))
+    Ok(conductor.end(site))
 }
 
 /// Where loads may go; everything that the plan names is checked against it before anything is created.

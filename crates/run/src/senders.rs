@@ -143,8 +143,9 @@ pub fn spec_of(
     let planned = &planned;
     let names = |name: &str| load.names.get(name).cloned();
     let shared = Slots::new(0);
-    let desk = RequestContext { load: planned, plan_dir, names: &names, shared: &shared, shared_names: &[] };
-    translate::load_spec(&desk, allowed, threads).map(|(spec, _)| spec).map_err(|error| error.to_string())
+    let context =
+        RequestContext { load: planned, plan_dir, names: &names, shared: &shared, shared_names: &[] };
+    translate::load_spec(&context, allowed, threads).map(|(spec, _)| spec).map_err(|error| error.to_string())
 }
 
 /// Where a process has the files that loads of a plan need.

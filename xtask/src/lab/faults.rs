@@ -90,7 +90,34 @@ pub fn long() -> Outcome {
     let found = FAULTS.iter().map(|fault| Ok((fault, fault.is_found()?))).collect::<Result<Vec<_>>>()?;
     let missed: Vec<&str> = found.iter().filter(|(_, found)| !found).map(|(fault, _)| fault.what).collect();
     ensure!(missed.is_empty(), "of {} faults not found: {}", FAULTS.len(), missed.join(", "));
-    Ok(format!("{} of {} faults found by the labs' checks", found.len(), FAULTS.len()))
+    let lost = careless()?;
+    Ok(format!(
+        "{} of {} faults found by the labs' checks; workers that acknowledge too early lose {lost} messages, which is found by id",
+        found.len(),
+        FAULTS.len()
+    ))
+}
+
+/// How many messages workers lose that acknowledge before the storage has answered (profile `careless` of trade-processor): by
+/// their ids, and none if they wait.
+fn careless() -> Result<u64> {
+    let lab = LABS.iter().find(|lab| lab.name == "trade-processor").context("no row of trade-processor")?;
+    let out = target().join("xtask/faults/careless");
+    let _ = fs::remove_dir_all(&out);
+    let mut command = program(loadlab());
+    command.arg("run").arg(lab.dir().join("plan.yaml")).args(["--profile", "careless", "--quiet", "--out"]);
+    let ran = captured(command.arg(&out), LONGEST)?;
+    let record = Record::read(&out).with_context(|| format!("{}\n{}", ran.stdout, ran.stderr))?;
+    let lost = |case: &str| -> Result<u64> {
+        let trial = record.trials.iter().find(|trial| trial.case == case).context("a case is missing")?;
+        ensure!(trial.summary["loss"]["by_id"] == true, "{case}: the loss was not told by ids");
+        trial.summary["loss"]["lost_min"].as_u64().with_context(|| format!("{case}: no loss is known"))
+    };
+    let (early, late) = (lost("careless")?, lost("as it should be")?);
+    ensure!(early > 0, "workers that acknowledge too early are said to lose nothing");
+    ensure!(late == 0, "workers that wait are said to lose {late} messages");
+    say(&format!("{:<16} workers that acknowledge too early: {early} messages lost, found by id", lab.name));
+    Ok(early)
 }
 
 impl Fault {

@@ -59,11 +59,11 @@ pub fn with_captured<'a>(
 }
 
 /// Which step a request is, as people count.
-pub fn step_of(course: &StepOrder, request: u32) -> String {
-    let in_round = course.before + course.round;
+pub fn step_of(step_order: &StepOrder, request: u32) -> String {
+    let in_round = step_order.before + step_order.round;
     match request {
-        _ if request < course.before => format!("before {}", request + 1),
-        _ if request < in_round => format!("step {}", request - course.before + 1),
+        _ if request < step_order.before => format!("before {}", request + 1),
+        _ if request < in_round => format!("step {}", request - step_order.before + 1),
         _ => format!("after {}", request - in_round + 1),
     }
 }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn steps_are_counted_in_their_part() {
-        let course = StepOrder { before: 1, round: 2, after: 1, ..StepOrder::default() };
-        let all: Vec<String> = (0..4).map(|request| step_of(&course, request)).collect();
+        let step_order = StepOrder { before: 1, round: 2, after: 1, ..StepOrder::default() };
+        let all: Vec<String> = (0..4).map(|request| step_of(&step_order, request)).collect();
         assert_eq!(all, ["before 1", "step 1", "step 2", "after 1"]);
     }
 }

@@ -99,21 +99,21 @@ impl Progress {
     }
 
     /// The next request begins a round: time to take new rows of the feeds.
-    pub fn begins_round(&self, course: &StepOrder) -> bool {
+    pub fn begins_round(&self, step_order: &StepOrder) -> bool {
         match self.stage {
-            Phase::Round => self.request == course.before || !course.weights.is_empty(),
+            Phase::Round => self.request == step_order.before || !step_order.weights.is_empty(),
             _ => false,
         }
     }
 
     /// How many requests it may still make, including the current one, if none of them fails.
-    pub fn most_left(&self, course: &StepOrder) -> u64 {
-        let [before, round, after] = [course.before, course.round, course.after].map(u64::from);
-        if !course.weights.is_empty() {
+    pub fn most_left(&self, step_order: &StepOrder) -> u64 {
+        let [before, round, after] = [step_order.before, step_order.round, step_order.after].map(u64::from);
+        if !step_order.weights.is_empty() {
             return u64::MAX;
         }
         let rounds = |left: u64| left.saturating_mul(round).saturating_add(after);
-        let (at, left) = (u64::from(self.request), course.rounds.saturating_sub(self.rounds));
+        let (at, left) = (u64::from(self.request), step_order.rounds.saturating_sub(self.rounds));
         match self.stage {
             Phase::Outside => before.saturating_add(rounds(left)),
             Phase::Before => (before - at).saturating_add(rounds(left)),
@@ -124,63 +124,63 @@ impl Progress {
     }
 
     /// Begins with the request from [`StepOrder::first_of`].
-    pub fn begin_with(&mut self, course: &StepOrder, request: u32) {
-        let stage = if course.before > 0 { Phase::Before } else { Phase::Round };
+    pub fn begin_with(&mut self, step_order: &StepOrder, request: u32) {
+        let stage = if step_order.before > 0 { Phase::Before } else { Phase::Round };
         *self = Progress { stage, request, rounds: 0 };
     }
 
     /// Goes to the next request; false if there is none.
-    pub fn step(&mut self, course: &StepOrder, random: &mut Random, step: Step) -> bool {
-        let in_round = course.before + course.round;
+    pub fn step(&mut self, step_order: &StepOrder, random: &mut Random, step: Step) -> bool {
+        let in_round = step_order.before + step_order.round;
         match (self.stage, step) {
             (_, Step::Past(requests)) => {
                 self.request += requests;
-                return self.step(course, random, Step::On);
+                return self.step(step_order, random, Step::On);
             }
             (Phase::Before | Phase::Round | Phase::After, Step::Ahead(requests)) => self.request += requests,
             (Phase::Outside, Step::Leave) | (Phase::After, Step::EndRound | Step::Leave) => {
                 self.stage = Phase::Gone
             }
             (Phase::Gone, _) => {}
-            (Phase::Before | Phase::Round, Step::Leave) => self.leave(course),
-            (Phase::Outside, _) => self.begin(course, random),
-            (Phase::Before, Step::On) if self.request + 1 < course.before => self.request += 1,
-            (Phase::Before, Step::On) => self.begin_round(course, random),
+            (Phase::Before | Phase::Round, Step::Leave) => self.leave(step_order),
+            (Phase::Outside, _) => self.begin(step_order, random),
+            (Phase::Before, Step::On) if self.request + 1 < step_order.before => self.request += 1,
+            (Phase::Before, Step::On) => self.begin_round(step_order, random),
             // A user that could not log in tries again; each try counts, or it would never end.
             (Phase::Before, Step::EndRound) => {
                 self.rounds += 1;
-                self.begin(course, random);
+                self.begin(step_order, random);
             }
-            (Phase::Round, Step::On) if course.weights.is_empty() && self.request + 1 < in_round => {
+            (Phase::Round, Step::On) if step_order.weights.is_empty() && self.request + 1 < in_round => {
                 self.request += 1
             }
             (Phase::Round, _) => {
                 self.rounds += 1;
-                self.begin_round(course, random);
+                self.begin_round(step_order, random);
             }
-            (Phase::After, Step::On) if self.request + 1 < in_round + course.after => self.request += 1,
+            (Phase::After, Step::On) if self.request + 1 < in_round + step_order.after => self.request += 1,
             (Phase::After, Step::On) => self.stage = Phase::Gone,
         }
         self.stage != Phase::Gone
     }
 
-    fn begin(&mut self, course: &StepOrder, random: &mut Random) {
-        if course.before == 0 || self.rounds >= course.rounds {
-            return self.begin_round(course, random);
+    fn begin(&mut self, step_order: &StepOrder, random: &mut Random) {
+        if step_order.before == 0 || self.rounds >= step_order.rounds {
+            return self.begin_round(step_order, random);
         }
         (self.stage, self.request) = (Phase::Before, 0);
     }
 
-    fn begin_round(&mut self, course: &StepOrder, random: &mut Random) {
-        if self.rounds >= course.rounds || course.round == 0 {
-            return self.leave(course);
+    fn begin_round(&mut self, step_order: &StepOrder, random: &mut Random) {
+        if self.rounds >= step_order.rounds || step_order.round == 0 {
+            return self.leave(step_order);
         }
-        (self.stage, self.request) = (Phase::Round, course.before + course.draw(random));
+        (self.stage, self.request) = (Phase::Round, step_order.before + step_order.draw(random));
     }
 
-    fn leave(&mut self, course: &StepOrder) {
-        let first = course.before + course.round;
-        (self.stage, self.request) = (if course.after > 0 { Phase::After } else { Phase::Gone }, first);
+    fn leave(&mut self, step_order: &StepOrder) {
+        let first = step_order.before + step_order.round;
+        (self.stage, self.request) = (if step_order.after > 0 { Phase::After } else { Phase::Gone }, first);
     }
 }
 
@@ -189,51 +189,51 @@ mod tests {
     use super::*;
 
     /// A user's requests, given what follows each.
-    fn way(course: &StepOrder, steps: &[Step]) -> Vec<u32> {
+    fn way(step_order: &StepOrder, steps: &[Step]) -> Vec<u32> {
         let (mut progress, mut random) = (Progress::default(), Random::new(1));
         let mut way = Vec::new();
         let mut steps = steps.iter();
-        let mut more = progress.step(course, &mut random, Step::On);
+        let mut more = progress.step(step_order, &mut random, Step::On);
         while more {
             way.push(progress.request);
-            more = progress.step(course, &mut random, *steps.next().unwrap_or(&Step::On));
+            more = progress.step(step_order, &mut random, *steps.next().unwrap_or(&Step::On));
             assert!(way.len() < 100, "no end: {way:?}");
         }
         way
     }
 
-    fn course(before: u32, round: u32, after: u32, rounds: u64) -> StepOrder {
+    fn step_order(before: u32, round: u32, after: u32, rounds: u64) -> StepOrder {
         StepOrder { before, round, after, weights: Vec::new(), rounds }
     }
 
     #[test]
     fn before_once_then_rounds_then_after_once() {
-        assert_eq!(way(&course(0, 2, 0, 3), &[]), [0, 1, 0, 1, 0, 1]);
-        assert_eq!(way(&course(1, 2, 1, 2), &[]), [0, 1, 2, 1, 2, 3]);
-        assert_eq!(way(&course(2, 1, 2, 1), &[]), [0, 1, 2, 3, 4]);
-        assert_eq!(way(&course(1, 1, 1, 0), &[]), [2], "no round: it only leaves");
+        assert_eq!(way(&step_order(0, 2, 0, 3), &[]), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(way(&step_order(1, 2, 1, 2), &[]), [0, 1, 2, 1, 2, 3]);
+        assert_eq!(way(&step_order(2, 1, 2, 1), &[]), [0, 1, 2, 3, 4]);
+        assert_eq!(way(&step_order(1, 1, 1, 0), &[]), [2], "no round: it only leaves");
     }
 
     #[test]
     fn a_failure_ends_a_round_or_a_login_and_each_counts() {
         use Step::{EndRound, Leave, On};
-        assert_eq!(way(&course(0, 3, 0, 2), &[On, EndRound]), [0, 1, 0, 1, 2]);
-        assert_eq!(way(&course(1, 2, 1, 2), &[EndRound, On, On, On]), [0, 0, 1, 2, 3]);
-        assert_eq!(way(&course(1, 2, 1, 2), &[EndRound, EndRound]), [0, 0, 3], "as many tries as rounds");
-        assert_eq!(way(&course(1, 2, 2, 9), &[On, Leave, EndRound]), [0, 1, 3]);
-        assert_eq!(way(&course(0, 2, 0, u64::MAX), &[On, On, Leave]), [0, 1, 0]);
+        assert_eq!(way(&step_order(0, 3, 0, 2), &[On, EndRound]), [0, 1, 0, 1, 2]);
+        assert_eq!(way(&step_order(1, 2, 1, 2), &[EndRound, On, On, On]), [0, 0, 1, 2, 3]);
+        assert_eq!(way(&step_order(1, 2, 1, 2), &[EndRound, EndRound]), [0, 0, 3], "as many tries as rounds");
+        assert_eq!(way(&step_order(1, 2, 2, 9), &[On, Leave, EndRound]), [0, 1, 3]);
+        assert_eq!(way(&step_order(0, 2, 0, u64::MAX), &[On, On, Leave]), [0, 1, 0]);
     }
 
     #[test]
     fn how_much_is_left_is_known() {
-        let course = course(2, 3, 1, 2);
+        let step_order = step_order(2, 3, 1, 2);
         let (mut progress, mut random, mut left) = (Progress::default(), Random::new(1), vec![]);
-        while progress.step(&course, &mut random, Step::On) {
-            left.push(progress.most_left(&course));
+        while progress.step(&step_order, &mut random, Step::On) {
+            left.push(progress.most_left(&step_order));
         }
         assert_eq!(left, [9, 8, 7, 6, 5, 4, 3, 2, 1]);
-        assert_eq!((Progress::default().most_left(&course), progress.most_left(&course)), (9, 0));
-        let endless = StepOrder { rounds: u64::MAX, ..course };
+        assert_eq!((Progress::default().most_left(&step_order), progress.most_left(&step_order)), (9, 0));
+        let endless = StepOrder { rounds: u64::MAX, ..step_order };
         assert_eq!(Progress::default().most_left(&endless), u64::MAX);
     }
 
@@ -241,18 +241,21 @@ mod tests {
     fn requests_of_one_step_follow_each_other_whatever_the_mix() {
         use Step::{Ahead, On, Past};
         // Requests 0, 1 and 2 are one step.
-        assert_eq!(way(&course(0, 4, 0, 2), &[Ahead(1), Ahead(1), On, On, Past(2), On]), [0, 1, 2, 3, 0, 3]);
-        assert_eq!(way(&course(0, 4, 0, 1), &[Ahead(2), On]), [0, 2, 3]);
-        let mix = StepOrder { weights: vec![1, 1, 1], ..course(0, 3, 0, 2) };
+        assert_eq!(
+            way(&step_order(0, 4, 0, 2), &[Ahead(1), Ahead(1), On, On, Past(2), On]),
+            [0, 1, 2, 3, 0, 3]
+        );
+        assert_eq!(way(&step_order(0, 4, 0, 1), &[Ahead(2), On]), [0, 2, 3]);
+        let mix = StepOrder { weights: vec![1, 1, 1], ..step_order(0, 3, 0, 2) };
         assert_eq!(way(&mix, &[Ahead(1), Ahead(1), On, Past(2)]), [0, 1, 2, 0]);
     }
 
     #[test]
     fn a_mix_draws_by_weight() {
-        let course = StepOrder { before: 1, round: 3, after: 0, weights: vec![7, 7, 10], rounds: 30_000 };
+        let step_order = StepOrder { before: 1, round: 3, after: 0, weights: vec![7, 7, 10], rounds: 30_000 };
         let (mut progress, mut random) = (Progress::default(), Random::new(7));
         let mut counts = [0u32; 4];
-        while progress.step(&course, &mut random, Step::On) {
+        while progress.step(&step_order, &mut random, Step::On) {
             counts[progress.request as usize] += 1;
         }
         assert_eq!((counts[0], counts[2]), (1, 0), "a weight of nothing is never drawn");
@@ -260,7 +263,7 @@ mod tests {
         assert!((20_682..=21_318).contains(&counts[1]), "{counts:?}");
         assert_eq!(counts[1] + counts[3], 30_000);
         let mut by_number = [0u32; 4];
-        (0..30_000).for_each(|n| by_number[course.of_number(n, 3) as usize] += 1);
+        (0..30_000).for_each(|n| by_number[step_order.of_number(n, 3) as usize] += 1);
         assert_eq!((by_number[0], by_number[2]), (0, 0));
         assert!((20_682..=21_318).contains(&by_number[1]), "{by_number:?}");
     }

@@ -141,7 +141,7 @@ pub struct Written {
 #[derive(Clone, Debug)]
 pub struct Journey {
     /// Their order.
-    pub course: StepOrder,
+    pub step_order: StepOrder,
     /// One for each request.
     pub scripts: Vec<Script>,
     /// The load's hosts, in the same order.

@@ -373,9 +373,9 @@ impl<'r> Worker<'r> {
             (None, _) => (number % self.spec.requests.len() as u64) as u32,
             (Some(journey), Pacer::Closed(_)) => journey.request_of(id),
             (Some(journey), Pacer::Open(_)) if journey.has_sessions() => {
-                journey.course().first_of(number, self.spec.seed)
+                journey.step_order().first_of(number, self.spec.seed)
             }
-            (Some(journey), Pacer::Open(_)) => journey.course().of_number(number, self.spec.seed),
+            (Some(journey), Pacer::Open(_)) => journey.step_order().of_number(number, self.spec.seed),
         }
     }
 

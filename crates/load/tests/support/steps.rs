@@ -47,7 +47,7 @@ pub fn step(head: &str, body: Option<&str>) -> Script {
 /// No steps, and no state.
 pub fn plain_journey() -> Journey {
     Journey {
-        course: StepOrder::default(),
+        step_order: StepOrder::default(),
         scripts: vec![],
         sites: vec![],
         cookies: false,

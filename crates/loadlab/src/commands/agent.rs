@@ -227,10 +227,12 @@ fn most_per_s(part: &LoadSpec) -> Option<f64> {
     match &part.model {
         Model::Open { rate_per_s, .. } => {
             // A user that arrives makes a whole journey.
-            let journey = part.journey.as_ref().filter(|journey| journey.sessions).map(|j| &j.course);
-            let each = journey.map_or(1, |course| {
-                let round = if course.weights.is_empty() { course.round } else { 1 };
-                u64::from(course.before) + u64::from(round) * course.rounds + u64::from(course.after)
+            let journey = part.journey.as_ref().filter(|journey| journey.sessions).map(|j| &j.step_order);
+            let each = journey.map_or(1, |step_order| {
+                let round = if step_order.weights.is_empty() { step_order.round } else { 1 };
+                u64::from(step_order.before)
+                    + u64::from(round) * step_order.rounds
+                    + u64::from(step_order.after)
             });
             Some(rate_per_s * each as f64 * own as f64 / busy as f64)
         }
@@ -276,7 +278,7 @@ mod tests {
         let script = |think: &Option<Think>| Script { think: *think, ..Script::plain() };
         let round = thinks.len() as u32;
         Some(Box::new(Journey {
-            course: StepOrder { before: 1, round: round - 1, rounds: 1, ..StepOrder::default() },
+            step_order: StepOrder { before: 1, round: round - 1, rounds: 1, ..StepOrder::default() },
             scripts: thinks.iter().map(script).collect(),
             sites: Vec::new(),
             cookies: false,

@@ -37,14 +37,14 @@ pub fn parts_of<'s>(
     step: &'s plan::Step,
     talk: &'s plan::Conversation,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Vec<PartOf<'s>>, String), TranslateError> {
-    let (request, (mut message, fields), url) = written(step, what, desk, hosts)?;
+    let (request, (mut message, fields), url) = written(step, what, context, hosts)?;
     let path = request.label.split_once(' ').map_or("", |(_, path)| path).to_owned();
     let named =
         |more: &str| Request { label: format!("WebSocket {path}{more}"), safe: false, ..request.clone() };
-    let opening = Opening::new(nonce(desk.load.seed, what), talk.subprotocols.clone());
+    let opening = Opening::new(nonce(context.load.seed, what), talk.subprotocols.clone());
     for (name, value) in opening.headers() {
         message.fields.append(Template::fixed(format!("{name}: {value}\r\n").as_bytes()));
     }
@@ -78,7 +78,7 @@ pub fn parts_of<'s>(
         pauses.push(std::mem::take(&mut pause_ns));
         let number = 1 + talk.messages.iter().take_while(|m| !std::ptr::eq(*m, message)).count();
         let what = format!("{what}, message {number}");
-        let script = message_of(message, &what, desk, &script)?;
+        let script = message_of(message, &what, context, &script)?;
         let request = named(&format!(", message {number}"));
         let (tags, series) = (&message.tags, message.series.as_ref());
         parts.push(PartOf { request, script, tags, series, fields: None });
@@ -93,21 +93,21 @@ pub fn parts_of<'s>(
 fn message_of(
     message: &plan::Message,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     script: &dyn Fn(TalkPart) -> Script,
 ) -> Result<Script, TranslateError> {
-    let said = message.send.as_ref().map(|said| said_of(said, what, desk)).transpose()?;
+    let said = message.send.as_ref().map(|said| said_of(said, what, context)).transpose()?;
     let wait = message
         .expect
         .as_ref()
         .map(|_| Wait { within_ns: message.timeout_ns, passes_over: message.passes_over });
     let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
-    let echoes = message.echoes.iter().map(|text| journey::template(text, what, desk.names));
+    let echoes = message.echoes.iter().map(|text| journey::template(text, what, context.names));
     let echoes = echoes.collect::<Result<Vec<_>, _>>()?;
     let checks = message.expect.as_ref().map(|checks| journey::checks(None, checks));
     Ok(Script {
         checks: checks.transpose().map_err(bug)?.unwrap_or_default(),
-        captures: captures_of(&message.captures, what, desk)?,
+        captures: captures_of(&message.captures, what, context)?,
         has_id: said.as_ref().is_some_and(|(_, text)| text.variables().contains(&Variable::Id)),
         ..script(TalkPart::Say { send: said, wait, echoes })
     })
@@ -131,13 +131,15 @@ fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
 fn said_of(
     said: &plan::MessageContent,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<(MessageType, Template), TranslateError> {
     Ok(match said {
-        plan::MessageContent::Text(text) => (MessageType::Text, journey::template(text, what, desk.names)?),
+        plan::MessageContent::Text(text) => {
+            (MessageType::Text, journey::template(text, what, context.names)?)
+        }
         plan::MessageContent::Bytes(bytes) => (MessageType::Binary, Template::fixed(bytes)),
         plan::MessageContent::File(path) => {
-            let path = desk.plan_dir.join(path);
+            let path = context.plan_dir.join(path);
             let read = std::fs::read(&path);
             let bytes = read.map_err(|error| TranslateError::Body { what: what.to_owned(), path, error })?;
             (MessageType::Binary, Template::fixed(&bytes))

@@ -171,28 +171,28 @@ fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
     lists
 }
 
-/// The desk's load, ready for the engine, and its first URL.
+/// The load of the context, ready for the engine, and its first URL.
 ///
 /// # Errors
 /// See [`TranslateError`].
 pub fn load_spec(
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     allowed: &Allowed,
     threads: usize,
 ) -> Result<(LoadSpec, String), TranslateError> {
-    let RequestContext { plan_dir, names, .. } = *desk;
-    let (load, order) = urls::expanded(desk.load, plan_dir)?;
+    let RequestContext { plan_dir, names, .. } = *context;
+    let (load, order) = urls::expanded(context.load, plan_dir)?;
     let load = load.as_ref();
-    let desk = RequestContext { load, ..*desk };
+    let context = RequestContext { load, ..*context };
     let proxy = proxy_of(load, names)?;
     // If the servers agree on HTTP/2, all of them are reached by TLS, which takes a tunnel anyway.
     let tunnels_all = load.http.protocol == plan::Protocol::Http2;
     let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all });
     let wrong = |error| TranslateError::Target { what: format!("`proxy` of `{}`", load.name), error };
     let mut hosts = Hosts::new(allowed, via).map_err(wrong)?;
-    let steps = steps_of(&desk, &mut hosts)?;
+    let steps = steps_of(&context, &mut hosts)?;
     let speaks_http2 = speaks_http2(load, plan_dir, &hosts)?;
-    let http2 = if speaks_http2 { Some(http2_of(&desk, &steps, &hosts)?) } else { None };
+    let http2 = if speaks_http2 { Some(http2_of(&context, &steps, &hosts)?) } else { None };
     let Steps { requests, journey, tags, first_url, .. } = steps;
     let sites: Vec<Site> = hosts.sites().collect();
     let tls = tls_spec(&tls_words(&load.http.tls, plan_dir), &sites, speaks_http2);
@@ -290,15 +290,15 @@ fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Re
 }
 
 /// The load's requests in HTTP/2 form.
-fn http2_of(desk: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Result<Http2, TranslateError> {
+fn http2_of(context: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Result<Http2, TranslateError> {
     let sites: Vec<Site> = hosts.sites().collect();
     let mut heads = Heads::default();
     let (mut all, mut all_written) = (Vec::new(), Vec::new());
-    for (i, (_, step, what)) in all_steps(desk.load).enumerate() {
+    for (i, (_, step, what)) in all_steps(context.load).enumerate() {
         let wrong = |error: HeadError| TranslateError::Part { what: what.clone(), words: error.to_string() };
         let (head, written) = match &steps.fields[i] {
             None => {
-                let (parts, url) = parts_of(step, &what, desk)?;
+                let (parts, url) = parts_of(step, &what, context)?;
                 (head_of(&mut heads, &parts, &url).map_err(wrong)?, None)
             }
             Some(fields) => {
@@ -310,7 +310,7 @@ fn http2_of(desk: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Resu
         all.push(head);
         all_written.push(written);
     }
-    Ok(Http2 { heads: all, written: all_written, streams: desk.load.http.streams_per_connection.max(1) })
+    Ok(Http2 { heads: all, written: all_written, streams: context.load.http.streams_per_connection.max(1) })
 }
 
 /// The head of a step that is written anew each time: the constant part is encoded once.
@@ -378,16 +378,16 @@ fn model_of(load: &plan::LoadSpec) -> Model {
 pub fn request_of(
     step: &plan::Step,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, String), TranslateError> {
-    let (mut parts, url) = parts_of(step, what, desk)?;
+    let (mut parts, url) = parts_of(step, what, context)?;
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index(&url).map_err(target)?;
     ask_whole(&mut parts, hosts, &url).map_err(target)?;
     // Secrets are shown by their names.
-    let shown = step.url.shown(desk.names);
-    let is_secret = step.url.render(desk.names).is_ok_and(|text| text != shown);
+    let shown = step.url.shown(context.names);
+    let is_secret = step.url.render(context.names).is_ok_and(|text| text != shown);
     let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;
     let ok_statuses = step.statuses.clone().unwrap_or_default();
     let label = if is_secret { label_of(step.method, &shown) } else { request.label };
@@ -398,9 +398,9 @@ pub fn request_of(
 fn parts_of(
     step: &plan::Step,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<(RequestParts, Url), TranslateError> {
-    let RequestContext { load, names, plan_dir, .. } = *desk;
+    let RequestContext { load, names, plan_dir, .. } = *context;
     let keep_alive = load.keep_alive;
     let fill = |template: &plan::Template| {
         template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })

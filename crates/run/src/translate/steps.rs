@@ -49,15 +49,15 @@ pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &
 ///
 /// # Errors
 /// See [`TranslateError`].
-pub fn steps_of(desk: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Steps, TranslateError> {
-    let load = desk.load;
+pub fn steps_of(context: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Steps, TranslateError> {
+    let load = context.load;
     let scripted = needs_script(load, all_steps(load).map(|(_, step, _)| step));
     let (mut requests, mut scripts, mut tags) = (Vec::new(), Vec::new(), Vec::new());
     let (mut first_url, mut all_fields) = (String::new(), Vec::new());
     let mut shape = Shape::default();
     for (section, step, what) in all_steps(load) {
         if let Some(talk) = &step.websocket {
-            let (parts, url) = parts_of(step, talk, &what, desk, hosts)?;
+            let (parts, url) = parts_of(step, talk, &what, context, hosts)?;
             if first_url.is_empty() && section == "journey" {
                 first_url = url;
             }
@@ -75,12 +75,12 @@ pub fn steps_of(desk: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Step
         let writes = scripted && must_be_written(load, step);
         let (request, message, url) = match writes {
             false => {
-                let (request, url) = request_of(step, &what, desk, hosts)?;
+                let (request, url) = request_of(step, &what, context, hosts)?;
                 all_fields.push(None);
                 (request, None, url)
             }
             true => {
-                let (request, (message, fields), url) = written(step, &what, desk, hosts)?;
+                let (request, (message, fields), url) = written(step, &what, context, hosts)?;
                 all_fields.push(Some(fields));
                 (request, Some(message), url)
             }
@@ -89,13 +89,13 @@ pub fn steps_of(desk: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Step
             first_url = url;
         }
         if scripted {
-            scripts.push(script_of(step, message, &what, desk, request.host)?);
+            scripts.push(script_of(step, message, &what, context, request.host)?);
         }
         requests.push(Request { tags: indices(step.tags.iter().chain(&step.series), &mut tags), ..request });
     }
-    let remembered = remembered(desk, &all_fields);
+    let remembered = remembered(context, &all_fields);
     let journey = match scripted {
-        true => Some(Box::new(journey_of(scripts, shape, remembered, desk, hosts)?)),
+        true => Some(Box::new(journey_of(scripts, shape, remembered, context, hosts)?)),
         false => None,
     };
     Ok(Steps { requests, journey, fields: all_fields, tags, first_url })
@@ -146,20 +146,20 @@ fn script_of(
     step: &plan::Step,
     message: Option<Message>,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     host: u16,
 ) -> Result<Script, TranslateError> {
     let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
-    let captures = captures_of(&step.captures, what, desk)?;
+    let captures = captures_of(&step.captures, what, context)?;
     Ok(Script {
         has_id: message.as_ref().is_some_and(Message::has_id),
         message,
         checks: journey::checks(step.statuses.as_deref(), &step.checks).map_err(bug)?,
-        expected: journey::expected(&step.checks, what, desk.names)?,
+        expected: journey::expected(&step.checks, what, context.names)?,
         captures,
         on_failure: way_of(step.on_failure),
         host,
-        redirects: u8::try_from(desk.load.script.redirects).unwrap_or(u8::MAX),
+        redirects: u8::try_from(context.load.script.redirects).unwrap_or(u8::MAX),
         think: None,
         talk: None,
     })
@@ -173,7 +173,7 @@ const SECRET_WORDS: [&str; 8] =
 
 /// Names of captured values in the order of their slots. One is a secret if its name suggests it, or if a step sends
 /// it where secrets are sent.
-fn remembered(desk: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
+fn remembered(context: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
     let secret_fields = fields.iter().flatten().flatten();
     let secret_fields =
         secret_fields.filter(|(name, _)| SECRET_FIELDS.iter().any(|s| name.eq_ignore_ascii_case(s)));
@@ -184,8 +184,8 @@ fn remembered(desk: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Remem
             _ => None,
         })
         .collect();
-    let own = desk.load.script.captures.iter().map(|c| c.name.as_str());
-    let names = desk.shared_names.iter().map(String::as_str).chain(own);
+    let own = context.load.script.captures.iter().map(|c| c.name.as_str());
+    let names = context.shared_names.iter().map(String::as_str).chain(own);
     let secret = |slot: usize, name: &str| {
         let name = name.to_ascii_lowercase();
         sent.contains(&(slot as u16)) || SECRET_WORDS.iter().any(|w| name.contains(w))
@@ -200,15 +200,15 @@ fn journey_of(
     scripts: Vec<Script>,
     shape: Shape,
     remembered: Vec<Remembered>,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     hosts: &Hosts<'_>,
 ) -> Result<Journey, TranslateError> {
-    let load = desk.load;
+    let load = context.load;
     let script = &load.script;
     let (mut feeds, mut dealings) = (Vec::new(), Vec::new());
     for feed in &script.feeds {
         let what = format!("load `{}`", load.name);
-        let read = journey::feed(feed, desk.plan_dir, load.seed);
+        let read = journey::feed(feed, context.plan_dir, load.seed);
         let (rows, dealing) = read.map_err(|words| TranslateError::Part { what, words })?;
         feeds.push(rows);
         dealings.push(Deal { dealing, per_user: feed.is_per_user });
@@ -217,7 +217,7 @@ fn journey_of(
     let slots = script.captures.iter().enumerate();
     let numbers = slots.filter(|(_, c)| c.is_number).map(|(slot, c)| (slot as u16, c.name.clone()));
     Ok(Journey {
-        course: StepOrder {
+        step_order: StepOrder {
             before: shape.before,
             round: shape.round,
             after: shape.after,
@@ -233,7 +233,7 @@ fn journey_of(
         cookies: script.cookies,
         feeds,
         dealings,
-        shared: desk.shared.clone(),
+        shared: context.shared.clone(),
         own: script.captures.len() as u16,
         remembered,
         numbers: numbers.collect(),

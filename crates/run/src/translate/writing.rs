@@ -42,15 +42,15 @@ pub type Fields = Vec<(String, Template)>;
 pub fn written(
     step: &plan::Step,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, (Message, Fields), String), TranslateError> {
-    let (url, target) = target_of(step, what, desk)?;
+    let (url, target) = target_of(step, what, context)?;
     let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index_of(&url, step.websocket.is_some()).map_err(wrong)?;
-    let shown = step.url.shown(desk.names);
-    let body = journey::body(&step.body, what, desk.plan_dir, desk.names)?;
-    let fields = fields_of(step, what, desk, body.as_ref().and_then(|(_, kind)| kind.as_deref()))?;
+    let shown = step.url.shown(context.names);
+    let body = journey::body(&step.body, what, context.plan_dir, context.names)?;
+    let fields = fields_of(step, what, context, body.as_ref().and_then(|(_, kind)| kind.as_deref()))?;
     let takes_body = matches!(step.method, "POST" | "PUT" | "PATCH");
     let body = body.map(|(text, _)| text).or_else(|| takes_body.then(Template::default));
     let request = Request {
@@ -77,11 +77,11 @@ pub fn written(
 fn target_of(
     step: &plan::Step,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<(Url, Template), TranslateError> {
     let name = |error| TranslateError::Name { what: what.to_owned(), error };
     let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
-    let mut segments = step.url.resolve(desk.names).map_err(name)?.into_iter().peekable();
+    let mut segments = step.url.resolve(context.names).map_err(name)?.into_iter().peekable();
     // The fixed beginning contains the host: variables come after it.
     let mut fixed = String::new();
     while let Some(plan::Segment::Text { text, .. }) =
@@ -128,10 +128,10 @@ fn path_at(url: &str) -> Option<usize> {
 fn fields_of(
     step: &plan::Step,
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     content_type: Option<&str>,
 ) -> Result<Fields, TranslateError> {
-    let load = desk.load;
+    let load = context.load;
     let mut fields = Fields::new();
     let mut field = |name: &str, value: Template| fields.push((name.to_owned(), value));
     let given = |name: &str| step.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -145,10 +145,10 @@ fn fields_of(
         field("Connection", Template::fixed(b"close"));
     }
     for (name, value) in &step.headers {
-        field(name, journey::template(value, what, desk.names)?);
+        field(name, journey::template(value, what, context.names)?);
     }
     if let Some(auth) = &step.auth {
-        field("Authorization", journey::authorization(auth, what, desk.names)?);
+        field("Authorization", journey::authorization(auth, what, context.names)?);
     }
     if let Some(kind) = content_type.filter(|_| !given("content-type")) {
         field("Content-Type", Template::fixed(kind.as_bytes()));
@@ -166,14 +166,14 @@ fn fields_of(
 pub fn captures_of(
     captures: &[plan::Capture],
     what: &str,
-    desk: &RequestContext<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Vec<(u16, Capture)>, TranslateError> {
     let mut out = Vec::new();
     for capture in captures {
         let taken = journey::capture(capture);
         let (slot, capture) = taken.map_err(|words| TranslateError::Part { what: what.to_owned(), words })?;
         // Slots captured before the load come first, and are not the user's.
-        out.push((slot - desk.shared.count(), capture));
+        out.push((slot - context.shared.count(), capture));
     }
     Ok(out)
 }

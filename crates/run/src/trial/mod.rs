@@ -321,7 +321,7 @@ impl Trial<'_> {
                     (Sends::Program(Box::new(program)), facts, None)
                 }
                 None => {
-                    let desk = RequestContext {
+                    let context = RequestContext {
                         load: planned,
                         plan_dir: self.plan_dir,
                         names: &names,
@@ -329,7 +329,7 @@ impl Trial<'_> {
                         shared_names: &shared_names,
                     };
                     asked.borrow_mut().clear();
-                    let (spec, facts) = self.requests(&desk, &allowed, loads.len(), state)?;
+                    let (spec, facts) = self.requests(&context, &allowed, loads.len(), state)?;
                     (Sends::Requests(spec), facts, self.remote(planned, &first_ids, asked.take(), site))
                 }
             };
@@ -351,18 +351,18 @@ impl Trial<'_> {
     /// A load that the engine sends, the `number`-th of its case.
     fn requests(
         &self,
-        desk: &RequestContext<'_>,
+        context: &RequestContext<'_>,
         allowed: &Allowed,
         number: usize,
         state: &TrialState,
     ) -> Result<(Box<LoadSpec>, LoadFacts), SiteError> {
-        let (mut spec, url) = translate::load_spec(desk, allowed, self.threads)?;
+        let (mut spec, url) = translate::load_spec(context, allowed, self.threads)?;
         self.generator.apply(&mut spec);
         spec.pool = self.carried.and_then(|carried| carried.of(number));
         spec.secrets = state.secrets.clone();
-        if desk.load.http.protocol == plan::Protocol::Auto {
+        if context.load.http.protocol == plan::Protocol::Auto {
             let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
-            let text = format!("`{}` uses {spoken}, as negotiated before the load", desk.load.name);
+            let text = format!("`{}` uses {spoken}, as negotiated before the load", context.load.name);
             state.event(EventKind::Note { text });
         }
         let facts = facts_of(&spec, &url);

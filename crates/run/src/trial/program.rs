@@ -175,7 +175,7 @@ impl Run<'_> {
             watcher.add(running.target(name));
         }
         let began_ns = self.program.begins.is_none().then(|| running.started_ns());
-        let mut course = ProgramRun {
+        let mut program = ProgramRun {
             run: self,
             actor,
             second_ns: running.started_ns(),
@@ -190,17 +190,17 @@ impl Run<'_> {
             stopped_by: None,
         };
         // The watcher reads at whole seconds, and the program may finish before the first of them.
-        let mut target = course.running.target(name);
+        let mut target = program.running.target(name);
         let first = target.read_now().map(with_nothing_used);
-        course.sampled(first, course.running.started_ns());
-        let end = course.follow();
+        program.sampled(first, program.running.started_ns());
+        let end = program.follow();
         let last = target.read_now();
-        let result = actor.site.system.end_command(&course.running);
+        let result = actor.site.system.end_command(&program.running);
         match result {
             Ok(result) => {
-                course.sampled(last, result.ended_ns);
-                course.had_begun(result.ended_ns);
-                Some(course.finish(end, result))
+                program.sampled(last, result.ended_ns);
+                program.had_begun(result.ended_ns);
+                Some(program.finish(end, result))
             }
             Err(error) => fails(error.to_string()),
         }

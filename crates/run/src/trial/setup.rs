@@ -33,8 +33,8 @@ pub fn set_up(
         return Ok(slots);
     }
     let load = as_load(case);
-    let desk = RequestContext { load: &load, plan_dir, names, shared: &Slots::new(0), shared_names: &[] };
-    let (mut spec, _) = load_spec(&desk, allowed, 1)?;
+    let context = RequestContext { load: &load, plan_dir, names, shared: &Slots::new(0), shared_names: &[] };
+    let (mut spec, _) = load_spec(&context, allowed, 1)?;
     spec.secrets = state.secrets.clone();
     let start_ns = clock::now_ns() + LEAD_NS;
     let (control, mut failed) = (Control::default(), None);

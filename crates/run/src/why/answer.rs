@@ -1,20 +1,20 @@
-//! What follows from what was measured: what gives next, and the answer in a sentence.
+//! What follows from what was measured: the next bottleneck, and the answer in a sentence.
 
 use std::collections::BTreeMap;
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{Case, ComponentSpec};
 use loadlab_record::summary::Summary;
-use loadlab_record::why::{LeverCall, LeverFacts, NextFacts, NotTried, WhyFacts};
+use loadlab_record::why::{LeverCall, LeverFacts, NextBottleneck, NotTried, WhyFacts};
 
 use crate::why::lever::Lever;
 
 /// A CPU limit of which this share is used gives.
-const GIVES_AT: f64 = 0.9;
+const SATURATED_AT: f64 = 0.9;
 /// A limit that gives at so many times the goodput that was reached explains that it was no more.
 const NEAR: f64 = 1.1;
 
-/// The component that gives next, and the goodput at which it does.
+/// The component that is the next bottleneck, and the goodput at which it is.
 pub struct Headroom {
     /// In words: `web CPU`.
     pub name: String,
@@ -52,14 +52,14 @@ pub fn used(
     used
 }
 
-/// What gives once the first lever is raised: the CPU limit that is used up then, or that will be, by what was used as
+/// The next bottleneck, once the first lever is raised: the CPU limit that is used up then, or that will be, by what was used as
 /// planned.
-pub fn what_gives_next(lever: &LeverFacts, expected: Option<Headroom>) -> Option<NextFacts> {
+pub fn next_bottleneck(lever: &LeverFacts, expected: Option<Headroom>) -> Option<NextBottleneck> {
     let gains = lever.raised.iter().filter_map(|raised| raised.goodput.map(|goodput| goodput.value));
     let goodput = gains.max_by(f64::total_cmp)?;
     let last = lever.raised.iter().rev().find(|raised| raised.goodput.is_some())?;
     let own = lever.component.as_ref().filter(|_| lever.kind == "cpu");
-    let full = |name: &String, share: f64| share >= GIVES_AT && Some(name) != own;
+    let full = |name: &String, share: f64| share >= SATURATED_AT && Some(name) != own;
     if let Some((name, share)) = last.used.iter().find(|(name, share)| full(name, *share)) {
         let text = format!(
             "with {} for {}, {name} used {:.0} % of its CPU limit",
@@ -67,22 +67,22 @@ pub fn what_gives_next(lever: &LeverFacts, expected: Option<Headroom>) -> Option
             lever.name,
             share * 100.0
         );
-        return Some(NextFacts { name: Some(format!("{name} CPU")), goodput, text });
+        return Some(NextBottleneck { name: Some(format!("{name} CPU")), goodput, text });
     }
-    let is_own_full = last.used.iter().any(|(name, share)| Some(name) == own && *share >= GIVES_AT);
+    let is_own_full = last.used.iter().any(|(name, share)| Some(name) == own && *share >= SATURATED_AT);
     let still = format!("with {} all of {} is still used", last.to, lever.name);
     match expected {
         Some(Headroom { name, goodput: at }) if is_own_full || at <= goodput * NEAR => {
             let text =
                 format!("judging by its use as planned, {name} saturates at about {at:.2} × this goodput");
             let text = if is_own_full { format!("{still}; {text}") } else { text };
-            Some(NextFacts { name: Some(name), goodput: at.max(goodput), text })
+            Some(NextBottleneck { name: Some(name), goodput: at.max(goodput), text })
         }
-        _ if is_own_full => Some(NextFacts { name: Some(lever.name.clone()), goodput, text: still }),
+        _ if is_own_full => Some(NextBottleneck { name: Some(lever.name.clone()), goodput, text: still }),
         _ => {
             let text =
                 format!("with {} no CPU limit is reached: the next bottleneck is something else", last.to);
-            Some(NextFacts { name: None, goodput, text })
+            Some(NextBottleneck { name: None, goodput, text })
         }
     }
 }
@@ -156,7 +156,10 @@ pub fn found(facts: &WhyFacts) -> String {
     }
     if let Some(next) = &facts.next {
         let name = next.name.as_deref().unwrap_or("something else");
-        text.push_str(&format!("; {name} gives next, at about {:.2} × this goodput", next.goodput));
+        text.push_str(&format!(
+            "; the next bottleneck is {name}, at about {:.2} × this goodput",
+            next.goodput
+        ));
     }
     text
 }
@@ -191,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_next_is_what_is_used_up_then_or_will_be() {
+    fn the_next_bottleneck_is_what_is_used_up_then_or_will_be() {
         let web = |goodput: f64| Some(Headroom { name: "web CPU".to_owned(), goodput });
         let check =
             |raises: Vec<RaisedFacts>, expected: Option<Headroom>, name: Option<&str>, goodput: f64| {
                 let db = LeverFacts { raised: raises, ..lever("db CPU", LeverCall::Binds, 0.9) };
-                let next = what_gives_next(&db, expected).expect("something was raised");
+                let next = next_bottleneck(&db, expected).expect("something was raised");
                 assert_eq!((next.name.as_deref(), next.goodput), (name, goodput), "{}", next.text);
             };
         // Another limit is used up after the largest raise: what was reached is where it gives.
@@ -214,7 +217,7 @@ mod tests {
         let none = || vec![raised("2 cores", 1.2, &[("web", 0.85), ("db", 0.5)])];
         check(none(), web(1.25), Some("web CPU"), 1.25);
         check(none(), web(3.0), None, 1.2);
-        assert!(what_gives_next(&lever("db CPU", LeverCall::Binds, 0.9), web(1.3)).is_none());
+        assert!(next_bottleneck(&lever("db CPU", LeverCall::Binds, 0.9), web(1.3)).is_none());
     }
 
     #[test]
@@ -250,13 +253,13 @@ mod tests {
         // The third is not known well enough.
         let near = lever("mid CPU", LeverCall::CannotTell, 0.925);
         let said = found(&WhyFacts {
-            next: Some(NextFacts { name: None, goodput: 1.5, text: String::new() }),
+            next: Some(NextBottleneck { name: None, goodput: 1.5, text: String::new() }),
             ..facts(vec![more, web.clone(), near])
         });
         assert_eq!(
             said,
             "db delay: 10 % more costs 8.0 ± 1.0 % of the goodput; mid CPU may cost as much: their intervals overlap; \
-             36 ms brings +8.0 %; something else gives next, at about 1.50 × this goodput"
+             36 ms brings +8.0 %; the next bottleneck is something else, at about 1.50 × this goodput"
         );
         assert_eq!(
             found(&facts(vec![web.clone()])),

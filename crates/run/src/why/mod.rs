@@ -29,7 +29,7 @@ use crate::site::durability::Ids;
 use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
-use crate::why::answer::{Headroom, found, headroom, is_apart, used, what_gives_next};
+use crate::why::answer::{Headroom, found, headroom, is_apart, next_bottleneck, used};
 use crate::why::blocks::{Blocks, Change, WARM_UP_S, as_load, rounds_s, rounds_within};
 use crate::why::lever::{Lever, Levers, Usage, levers};
 use crate::{host, logs};
@@ -416,7 +416,7 @@ impl Proof<'_> {
         };
         let raised = effects.into_iter().enumerate().map(of).collect();
         self.facts.levers[0].raised = raised;
-        self.facts.next = what_gives_next(&self.facts.levers[0], next);
+        self.facts.next = next_bottleneck(&self.facts.levers[0], next);
     }
 
     /// A load in blocks; afterwards everything is as planned.

@@ -192,8 +192,8 @@ impl<'r> Users<'r> {
     }
 
     /// The order of requests.
-    pub fn course(&self) -> &'r StepOrder {
-        &self.journey.course
+    pub fn step_order(&self) -> &'r StepOrder {
+        &self.journey.step_order
     }
 
     /// The request a user makes next.
@@ -279,7 +279,7 @@ impl<'r> Users<'r> {
 
     /// How many requests it may still make, including the current one, if none of them fails.
     pub fn most_left(&self, user: u32) -> u64 {
-        self.users[user as usize].progress.most_left(&self.journey.course)
+        self.users[user as usize].progress.most_left(&self.journey.step_order)
     }
 
     /// It will make no further request.
@@ -291,17 +291,17 @@ impl<'r> Users<'r> {
     /// new ones of the other feeds.
     #[inline]
     pub fn advance(&mut self, user: u32, step: Step) -> bool {
-        let course = &self.journey.course;
+        let step_order = &self.journey.step_order;
         let state = &mut self.users[user as usize];
         let begins = state.progress.is_outside();
-        let more = state.progress.step(course, &mut state.random, step);
+        let more = state.progress.step(step_order, &mut state.random, step);
         let inside = matches!(step, Step::Ahead(_));
-        let begins_round = more && !inside && state.progress.begins_round(course);
+        let begins_round = more && !inside && state.progress.begins_round(step_order);
         let dealt = (!begins || self.deal(user, true)) && (!begins_round || self.deal(user, false));
         if more && !dealt {
             self.without_row += 1;
             let state = &mut self.users[user as usize];
-            return state.progress.step(course, &mut state.random, Step::Leave);
+            return state.progress.step(step_order, &mut state.random, Step::Leave);
         }
         more
     }
@@ -333,13 +333,13 @@ impl<'r> Users<'r> {
     pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
         let state = &mut self.users[place as usize];
         (state.number, state.random) = (number, Random::of(self.seed, number));
-        state.progress.begin_with(&self.journey.course, request);
+        state.progress.begin_with(&self.journey.step_order, request);
         (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
         state.jar.clear();
         (state.redirect, state.redirected) = (None, 0);
         state.rows.fill(Rows::NONE);
         // Steps before the first round take no row that a round would.
-        let begins_round = state.progress.begins_round(&self.journey.course);
+        let begins_round = state.progress.begins_round(&self.journey.step_order);
         let _ = self.deal(place, true) && (!begins_round || self.deal(place, false));
     }
 
@@ -583,7 +583,12 @@ impl<'r> Users<'r> {
     #[cold]
     pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> ExampleContext {
         let number = is_somebody.then_some(self.users[user as usize].number);
-        ExampleContext::new(step_of(&self.journey.course, request), number, self.remembered(user), secrets)
+        ExampleContext::new(
+            step_of(&self.journey.step_order, request),
+            number,
+            self.remembered(user),
+            secrets,
+        )
     }
 
     /// What must not be shown of a user's exchange, and whether that is known for all of its body. `is_whole`: the
