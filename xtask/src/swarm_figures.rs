@@ -31,7 +31,7 @@ const MOST: (f64, f64) = (0.01, 0.03);
 const PAIRS_OF_FOUR: usize = 8;
 /// On a virtual machine one load differs from the next by a tenth, however long it is: an interval of a few per cent takes so
 /// many.
-const PAIRS_OF_ONE: usize = 150;
+const PAIRS_OF_ONE: usize = 280;
 /// How long after its end a second may be merged.
 const LATEST_S: f64 = 1.0;
 /// How often it is looked whether a second is merged.
@@ -237,7 +237,7 @@ impl Lab {
         let cores = Cores::choose()?;
         let server = Server::start(&cores, &self.dir)?;
         let page = format!("http://{}/128", server.address());
-        let load = [page.as_str(), "-c", "50", "-t", "1", "-d", "3s"];
+        let load = [page.as_str(), "-c", "50", "-t", "1", "-d", "2s"];
         let ratio = self.in_turn(PAIRS_OF_ONE, &load, &["--swarm", "local:1"], Some(&cores))?;
         ensure!(ratio.low >= 1.0 - MOST.1, "one agent has {ratio} of the throughput");
         Ok(format!("one agent has {ratio} of the throughput of a run without"))
@@ -252,7 +252,7 @@ impl Lab {
             let ticks: Vec<Value> = ticks.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
             let whole = |tick: &&Value| tick["from_s"].as_f64() >= Some(1.0) && tick["in_window"] == true;
             let ok: Vec<f64> = ticks.iter().filter(whole).filter_map(|tick| tick["ok"].as_f64()).collect();
-            ensure!(ok.len() >= 2, "only {} seconds: {}", ok.len(), summary["doubts"]);
+            ensure!(!ok.is_empty(), "no whole second: {}", summary["doubts"]);
             Ok(ok.iter().sum::<f64>() / ok.len() as f64)
         };
         let mut logs = Vec::new();

@@ -816,6 +816,51 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     );
 }
 
+/// A load balancer far from everybody: of ten requests four are on the way to it, and five on the ways from it.
+#[test]
+fn a_component_whose_links_are_slow_is_named_by_all_of_them() {
+    let mut made =
+        made(10, 90, 80, &[("balancer", QUIET), ("edge1", QUIET), ("edge2", QUIET), ("store", QUIET)]);
+    let far = |pair: Pair, in_transit: f64| Pair { rtt_ms: Some(40.0), in_transit, ..pair };
+    let pairs = [
+        far(pair("loadlab", "balancer", 10.0, 10.0), 4.0),
+        far(pair("balancer", "edge1", 3.0, 3.0), 2.5),
+        far(pair("balancer", "edge2", 3.0, 3.0), 2.5),
+        pair("edge1", "store", 8.0, 0.1),
+        pair("edge2", "store", 8.0, 0.1),
+    ];
+    watched(&mut made, &pairs, |_| ());
+    made.check(&[(Link, Some("balancer"))]);
+    let suspect = &made.suspects()[0];
+    assert!(suspect.text.starts_with("links of balancer: 10 of 10 requests in flight"), "{suspect:?}");
+    assert!(suspect.evidence[0].contains(" on loadlab→balancer, "), "{suspect:?}");
+
+    // Not one of them is slow, and the last component has hardly a request, however many connections: nobody is named.
+    let near = |share: f64| {
+        [
+            pair("loadlab", "balancer", 10.0, 10.0),
+            pair("balancer", "edge1", 3.0, share),
+            pair("balancer", "edge2", 3.0, share),
+            pair("edge1", "store", 8.0, 0.1),
+            pair("edge2", "store", 8.0, 0.1),
+        ]
+    };
+    made.samples = ["balancer", "edge1", "edge2", "store"]
+        .iter()
+        .flat_map(|name| samples(name, Does { files: 16, ..QUIET }))
+        .collect();
+    watched(&mut made, &near(3.0), |_| ());
+    made.check(&[(Latency, None)]);
+    let text = &made.suspects()[0].text;
+    assert!(
+        text.contains("requests wait in several places: of 10 in flight 4 in balancer, 2.9 in edge"),
+        "{text}"
+    );
+    // Without a look at the connections it is the last that holds some.
+    made.evidence.clear();
+    made.check(&[(Latency, Some("store"))]);
+}
+
 #[test]
 fn a_component_that_is_called_a_relay_is_none() {
     let mut link = made(40, 42, 41, &[("edge", QUIET), ("db", QUIET), ("db-relay", QUIET)]);

@@ -256,7 +256,7 @@ pub fn relayed<'a>(trial: &'a TrialData<'_>, name: &str) -> Option<&'a str> {
 }
 
 /// How loadlab changed a component's link: its delay, bandwidth and losses; `None` if it left it as it was.
-fn made_of(trial: &TrialData<'_>, component: &str) -> Option<String> {
+pub fn made_of(trial: &TrialData<'_>, component: &str) -> Option<String> {
     let limits = &trial.summary.components.get(component)?.limits;
     let delay = limits.delay_ns.map(|ns| format!("a delay of {}", format_duration_ns(ns as f64)));
     let bandwidth = limits.bandwidth_bytes_per_s.map(|b| format!("{}/s", format_bytes(b as f64)));

@@ -5,7 +5,8 @@ use loadlab_record::event::EventKind;
 use loadlab_record::sample::Sample;
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
-use super::{BottleneckKind, Suspect, TrialData, during, seconds};
+use super::flow::Flow;
+use super::{BottleneckKind, Suspect, TrialData, during, located, seconds};
 use crate::trend::median;
 
 /// At most this share of those in flight is worked on, so the others must wait somewhere.
@@ -92,8 +93,10 @@ fn components<'a>(trial: &'a TrialData<'_>) -> impl Iterator<Item = &'a String> 
 }
 
 /// No saturated resource was found. The text adds what the plan did to the system on purpose.
-pub fn inside(trial: &TrialData<'_>) -> Suspect {
-    let mut suspect = inside_whom(trial);
+pub fn inside(trial: &TrialData<'_>, flow: Option<&Flow>) -> Suspect {
+    let guessed = inside_whom(trial);
+    let seen = flow.and_then(|flow| located::in_several_places(trial, flow, &guessed));
+    let mut suspect = seen.unwrap_or(guessed);
     let load = during(trial);
     let acts = trial.events.iter().filter_map(|e| match &e.what {
         EventKind::Action { what, error: None, .. } if load.has(e.at_s) => {

@@ -3,7 +3,7 @@
 use loadlab_record::evidence::Threads;
 use loadlab_record::units::{format_count, significant};
 
-use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay, relayed};
+use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay, made_of, relayed};
 use super::flow::{FEWEST_READINGS, Flow, Site, WaitPlace, describe, short};
 use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent, rank};
 
@@ -36,7 +36,13 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let top = match site(trial, flow) {
         Some(Site::At(top)) => link_of_relay(trial, flow, &top).unwrap_or(top),
         Some(Site::Among(among)) => return locate_among(trial, flow, &among, found),
-        None => return,
+        None => {
+            if let Some(suspect) = links_of_one(trial, flow, &places) {
+                let requests = |who: &str| places.iter().find(|p| p.name == who).map(|p| p.requests);
+                insert(suspect, found, |who| requests(who).is_none_or(|n| n >= HARDLY_SHARE * in_flight));
+            }
+            return;
+        }
     };
     let top = &top;
     let behind = flow.behind(&top.name);
@@ -69,6 +75,78 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
         let requests = places.iter().find(|p| p.name == who).map(|p| p.requests);
         requests.is_none_or(|n| n >= HARDLY_SHARE * in_flight)
     });
+}
+
+/// Most requests are on links that end at one component, however they divide among these: what slows down its network slows
+/// down the way to it and the ways from it.
+fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Option<Suspect> {
+    let in_flight = trial.summary.concurrency_mean;
+    if keeps_up(trial) || flow.socket_readings == 0 {
+        return None;
+    }
+    let of = |name: &String| {
+        let is_end = |place: &&WaitPlace| {
+            place.is_link && place.name.split('→').any(|end| relayed(trial, end).unwrap_or(end) == name)
+        };
+        let links: Vec<&WaitPlace> = places.iter().filter(is_end).collect();
+        let requests = links.iter().map(|link| link.requests).sum::<f64>().min(in_flight);
+        (name.clone(), requests, links)
+    };
+    let all = trial.summary.components.keys().map(of);
+    let (name, requests, links) = all.max_by(|(_, a, _), (_, b, _)| a.total_cmp(b))?;
+    if requests < MOST_SHARE * in_flight || links.len() < 2 {
+        return None;
+    }
+    let given = made_of(trial, &name).map_or(String::new(), |made| format!(" ({name} was given {made})"));
+    let each = |link: &&WaitPlace| format!("{} on {}", short(link.requests), link.name);
+    Some(Suspect {
+        kind: BottleneckKind::Link,
+        who: Some(name.clone()),
+        at_s: None,
+        text: format!(
+            "links of {name}: {} of {} requests in flight are on the wire there{given}",
+            short(requests),
+            format_count(in_flight.round())
+        ),
+        share: (requests / in_flight.max(f64::MIN_POSITIVE)).min(1.0),
+        evidence: vec![format!(
+            "of {} requests in flight {} ({} readings{})",
+            short(in_flight),
+            links.iter().take(6).map(each).collect::<Vec<_>>().join(", "),
+            flow.socket_readings,
+            few_words(flow)
+        )],
+    })
+}
+
+/// Said behind the number of readings.
+fn few_words(flow: &Flow) -> &'static str {
+    if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" }
+}
+
+/// Requests wait in several places, none of which has most of them: which these are, if `guessed`, a component that is named
+/// because of its open connections alone, is hardly one of them.
+pub fn in_several_places(trial: &TrialData<'_>, flow: &Flow, guessed: &Suspect) -> Option<Suspect> {
+    let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
+    let who = guessed.who.as_deref().filter(|_| guessed.kind == BottleneckKind::Latency)?;
+    let places = flow.places(in_flight, rate_per_s);
+    let has = places.iter().find(|place| place.name == who)?.requests;
+    if flow.socket_readings == 0 || has >= HARDLY_SHARE * in_flight {
+        return None;
+    }
+    let each = |place: &WaitPlace| format!("{} in {}", short(place.requests), place.name);
+    let largest: Vec<String> = places.iter().take(3).filter(|p| p.requests > 0.0).map(each).collect();
+    Some(Suspect {
+        who: None,
+        text: format!(
+            "no saturated resource found, and requests wait in several places: of {} in flight {} ({} readings{})",
+            short(in_flight),
+            largest.join(", "),
+            flow.socket_readings,
+            few_words(flow)
+        ),
+        ..guessed.clone()
+    })
 }
 
 /// Several threads of the component were ready at nearly every reading, and waited for a core more than they ran.
@@ -153,7 +231,7 @@ fn waits_there(trial: &TrialData<'_>, flow: &Flow, top: &WaitPlace) -> String {
         touches && p.from != p.to && !p.from.is_empty()
     });
     let pairs: Vec<String> = beside.take(6).map(describe).collect();
-    let few = if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" };
+    let few = few_words(flow);
     let requests = match is_range(top, in_flight) {
         true => format!("{} to {}", short(top.requests), short(top.most)),
         false => short(top.requests),

@@ -15,7 +15,8 @@
 //! 7. *a few at a time*: nothing is busy, and yet most requests wait for most of their time, since throughput times
 //!    the fastest response (Little's law) leaves room for a few only: a pool, a lock, a number of workers;
 //! 8. otherwise nothing is visible, and the component that the latency is inside is reported: the last one, in the
-//!    order of the plan, that held a connection for most of the requests in flight.
+//!    order of the plan, that held a connection for most of the requests in flight. Where connections were read and
+//!    show that requests wait elsewhere, these places are reported.
 //!
 //! Points 7 and 8 are conclusions from outside, and marked as such.
 
@@ -146,7 +147,7 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     };
     if !decides(&found) {
         let few = inferred::few_at_a_time(trial).filter(|_| !causes::keeps_up(trial));
-        found.insert(0, few.unwrap_or_else(|| inferred::inside(trial)));
+        found.insert(0, few.unwrap_or_else(|| inferred::inside(trial, flow)));
     }
     replicas_together(trial, found)
 }

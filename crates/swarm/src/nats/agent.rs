@@ -19,7 +19,7 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::{Control, run_part};
 use loadlab_load::spec::{Elsewhere, Joins};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::{ANNOUNCED, BEAT, Denied, HEADER_BYTES, REPORT, Server, Subjects, SwarmError};
 use super::{context_of, files, follow, keep, runtime};
@@ -34,8 +34,10 @@ use crate::spool::Spool;
 
 /// Without a word from the coordinator for this long, an agent sends nothing more.
 pub const DEAD_MAN_NS: u64 = 60_000_000_000;
-/// How often it looks whether that is so.
+/// How often a waiting thread looks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often the agent does so while a load is sent: each look takes time from a core that may be the load's.
+const LOOK_DURING_LOAD: Duration = Duration::from_millis(250);
 /// How many different denials of the server are told.
 const MOST_DENIALS: usize = 20;
 /// How long it tries to take a slot.
@@ -118,7 +120,7 @@ pub fn serve(
 
 async fn until(cancelled: &(dyn Fn() -> bool + Sync)) {
     while !cancelled() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LOOK_DURING_LOAD).await;
     }
 }
 
@@ -251,6 +253,7 @@ impl Agent<'_> {
             heard_ns: AtomicU64::new(now_ns()),
             is_left: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            flagged: Notify::new(),
             loads: Mutex::new(BTreeMap::new()),
         });
         let mut work = Work {
@@ -371,10 +374,10 @@ impl Agent<'_> {
                             let is_free =
                                 |open: &OpenSlot| open.slot == place.slot && open.epoch > place.epoch;
                             if announcement.open.iter().any(is_free) {
-                                under.is_given_up.store(true, Ordering::Relaxed);
+                                under.set(&under.is_given_up);
                             }
                         }
-                        Ok(_) if under.silent_ns() > LOST_NS => under.is_left.store(true, Ordering::Relaxed),
+                        Ok(_) if under.silent_ns() > LOST_NS => under.set(&under.is_left),
                         _ => {}
                     }
                 }
@@ -389,7 +392,8 @@ impl Agent<'_> {
 async fn dead_man(under: &Under) {
     let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
     while under.silent_ns() < DEAD_MAN_NS && !is_set(&under.is_left) && !is_set(&under.is_given_up) {
-        tokio::time::sleep(LOOK).await;
+        // Silence is not heard of.
+        let _ = tokio::time::timeout(BEAT, under.flagged.notified()).await;
     }
 }
 
@@ -425,6 +429,8 @@ struct Under {
     is_left: AtomicBool,
     /// It has given up this agent.
     is_given_up: AtomicBool,
+    /// One of these two was set.
+    flagged: Notify,
     /// Loads under way, by number.
     loads: Mutex<BTreeMap<u64, Arc<Load>>>,
 }
@@ -441,6 +447,11 @@ struct Load {
 impl Under {
     fn silent_ns(&self) -> u64 {
         now_ns().saturating_sub(self.heard_ns.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, flag: &AtomicBool) {
+        flag.store(true, Ordering::Relaxed);
+        self.flagged.notify_one();
     }
 
     fn heard(&self) {

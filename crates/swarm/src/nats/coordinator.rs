@@ -32,7 +32,7 @@ use crate::reduce::{Next, ReportId};
 use crate::signed::SigningKey;
 
 /// How often a waiting thread looks whether it must end.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(100);
 /// How long agents have to get ready for a load.
 const READY_NS: u64 = 60_000_000_000;
 /// And for each byte of the files that they receive first: 1 MB a second.

@@ -1,0 +1,192 @@
+//! What a trial of a revision says: the figure's value, that it does not count, or that the revision cannot be tested.
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::judge::could_not_run;
+use loadlab_record::Failure;
+use loadlab_record::figure::FigureValue;
+use loadlab_record::summary::{Ended as LoadEnded, Summary, Verdict};
+
+/// What a trial says of the figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    pub value: f64,
+    /// It is more than that: it falls among requests that never ended.
+    pub is_at_least: bool,
+}
+
+/// A trial of a revision.
+#[derive(Debug)]
+pub enum Measured {
+    Value(Reading),
+    Invalid,
+    /// It does not build, does not come up, or nothing can connect to it.
+    Skipped(String),
+}
+
+/// Why a trial gives no value.
+#[derive(Debug)]
+pub enum Unusable {
+    /// It says something of its revision, or can be made again.
+    Measured(Measured),
+    /// It says nothing of its revision, and others would fare no better.
+    Trouble(String),
+}
+
+/// The summary of a trial that counts.
+pub fn usable(summary: Option<Summary>, exit: Exit, why: Option<String>) -> Result<Summary, Unusable> {
+    let skipped =
+        |or: &str| Unusable::Measured(Measured::Skipped(why.clone().unwrap_or_else(|| or.to_owned())));
+    let trouble = || Unusable::Trouble(why.clone().unwrap_or_default());
+    let Some(summary) = summary else {
+        return Err(if exit == Exit::CouldNotRun { trouble() } else { skipped("nothing was measured") });
+    };
+    match exit {
+        Exit::CouldNotRun if is_unreachable(&summary) => Err(skipped("nothing can connect to it")),
+        Exit::CouldNotRun => Err(trouble()),
+        _ if !matches!(summary.ended, LoadEnded::Complete | LoadEnded::Stopped) => {
+            Err(skipped("the system broke during the load"))
+        }
+        _ if summary.verdict == Verdict::Invalid => Err(Unusable::Measured(Measured::Invalid)),
+        _ => Ok(summary),
+    }
+}
+
+/// The revision's system came up and lets no one connect. Out of ports or files, it would be this machine instead.
+fn is_unreachable(summary: &Summary) -> bool {
+    let connections = &summary.connections;
+    let never_connected = connections.opened + connections.reused == 0;
+    let refused = summary.failures.get(Failure::Connect) > 0 && never_connected;
+    connections.own_limits.total() == 0 && (could_not_run(summary) || refused)
+}
+
+/// The value of a figure in a trial. What falls among requests that never ended is known from below.
+pub fn reading_of(name: &str, figure: Option<&FigureValue>) -> Result<Reading, String> {
+    let exact = figure.and_then(|f| f.value).map(|value| Reading { value, is_at_least: false });
+    let least = || Some(Reading { value: figure?.at_least?, is_at_least: true });
+    exact.or_else(least).ok_or_else(|| {
+        let few = figure.and_then(|figure| figure.few);
+        let why = match few {
+            Some(few) => format!("it needs {} requests, and there were {}", few.needed, few.samples),
+            None => figure.and_then(|f| f.note.clone()).unwrap_or_else(|| "nothing reports it".to_owned()),
+        };
+        let hint = "a longer load, or a figure that takes fewer requests";
+        format!("`{name}` is not known in a trial: {why}\nhint: {hint}")
+    })
+}
+
+/// The first trial whose value is only known from below and may lead astray if it is taken as it is. It may not where it
+/// is nearer to the higher end than to the lower one: the true value is even further on that side. All values are on the
+/// scale of the search. As long as only one end is measured, nothing can be said.
+pub fn misleading(trials: &[(usize, Reading)], last: usize) -> Option<usize> {
+    let level = |end: usize| {
+        let mut own: Vec<f64> = trials.iter().filter(|t| t.0 == end).map(|t| t.1.value).collect();
+        own.sort_by(f64::total_cmp);
+        own.get(own.len() / 2).copied()
+    };
+    let (good, bad) = (level(0)?, level(last)?);
+    let lower = if good <= bad { 0 } else { last };
+    let middle = (good + bad) / 2.0;
+    trials.iter().position(|(revision, reading)| {
+        reading.is_at_least && (*revision == lower || reading.value <= middle)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_analysis::{TrialInput, summarise};
+    use loadlab_record::quantile::FewSamples;
+
+    use super::*;
+
+    #[test]
+    fn a_revision_that_lets_no_one_connect_is_skipped() {
+        let none = || summarise(TrialInput { ended: LoadEnded::Complete, ..TrialInput::default() });
+        let refused = |ended: LoadEnded| {
+            let mut summary = none();
+            summary.failures.add(Failure::Connect, 3);
+            summary.requests.failed = 3;
+            summary.ended = ended;
+            summary
+        };
+        let mut half = refused(LoadEnded::Complete);
+        (half.requests.ok, half.connections.opened) = (5, 2);
+        let mut own = refused(LoadEnded::Complete);
+        own.connections.own_limits.ports = 3;
+        // The rest of what was in flight when it was given up failed in another way.
+        let mut given_up = refused(LoadEnded::Broken);
+        given_up.requests.failed = 4;
+        let mut invalid = none();
+        invalid.verdict = Verdict::Invalid;
+        for (what, summary, exit, expect) in [
+            ("unreachable", Some(refused(LoadEnded::Complete)), Exit::CouldNotRun, "skipped"),
+            ("given up", Some(given_up), Exit::CouldNotRun, "skipped"),
+            ("out of ports", Some(own), Exit::CouldNotRun, "trouble"),
+            ("record lost", Some(none()), Exit::CouldNotRun, "trouble"),
+            ("record lost, some refused", Some(half), Exit::CouldNotRun, "trouble"),
+            ("never began", None, Exit::CouldNotRun, "trouble"),
+            ("not up", None, Exit::NotUp, "skipped"),
+            ("died", Some(Summary { ended: LoadEnded::Broken, ..none() }), Exit::Failed, "skipped"),
+            ("invalid", Some(invalid), Exit::Invalid, "invalid"),
+            ("measured", Some(none()), Exit::Failed, "usable"),
+        ] {
+            let got = match usable(summary, exit, Some("why".to_owned())) {
+                Ok(_) => "usable",
+                Err(Unusable::Measured(Measured::Skipped(_))) => "skipped",
+                Err(Unusable::Measured(Measured::Invalid)) => "invalid",
+                Err(Unusable::Measured(Measured::Value(_))) => "measured",
+                Err(Unusable::Trouble(_)) => "trouble",
+            };
+            assert_eq!(got, expect, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_figure_in_a_trial_is_known_or_known_from_below() {
+        let exact = FigureValue { value: Some(3.0), ..FigureValue::default() };
+        let least = FigureValue { at_least: Some(900.0), ..FigureValue::default() };
+        let few = FewSamples { samples: 40, needed: 100, needed_s: None };
+        let few = FigureValue { few: Some(few), estimate: Some(7.0), ..FigureValue::default() };
+        let reading = |value, is_at_least| Ok(Reading { value, is_at_least });
+        for (figure, expect) in [
+            (Some(&exact), reading(3.0, false)),
+            (Some(&least), reading(900.0, true)),
+            (Some(&few), Err("it needs 100 requests, and there were 40")),
+            (None, Err("nothing reports it")),
+        ] {
+            match (reading_of("p99", figure), expect) {
+                (Err(got), Err(expect)) => assert!(got.contains(expect), "{got}"),
+                (got, expect) => assert_eq!(got.ok(), expect.ok()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_from_below_counts_where_it_cannot_lead_astray() {
+        // Revision, value, and whether it is only known from below. The bad one is revision 9.
+        type Trials = &'static [(usize, f64, bool)];
+        let tables: [(Trials, Option<usize>); 10] = [
+            (&[], None),
+            (&[(0, 20.0, false), (9, 100.0, false), (5, 30.0, false)], None),
+            // One end says nothing yet.
+            (&[(9, 30.0, true)], None),
+            // Beyond the good end: how far does not matter.
+            (&[(0, 20.0, false), (9, 1000.0, true)], None),
+            (&[(0, 20.0, false), (9, 1000.0, true), (5, 800.0, true)], None),
+            // It may be as bad as the bad end, but would count as good.
+            (&[(0, 20.0, false), (9, 100.0, false), (5, 30.0, true)], Some(2)),
+            // The bad end may be anything from below the good one up.
+            (&[(0, 20.0, false), (9, 15.0, true)], Some(1)),
+            (&[(0, 20.0, true), (9, 15.0, true)], Some(1)),
+            // The other way round: it has become faster.
+            (&[(0, 1000.0, true), (9, 20.0, false)], None),
+            (&[(0, 1000.0, true), (9, 20.0, false), (5, 400.0, true)], Some(2)),
+        ];
+        for (trials, expect) in tables {
+            let of = |(revision, value, is_at_least): &(usize, f64, bool)| {
+                (*revision, Reading { value: *value, is_at_least: *is_at_least })
+            };
+            let trials: Vec<(usize, Reading)> = trials.iter().map(of).collect();
+            assert_eq!(misleading(&trials, 9), expect, "{trials:?}");
+        }
+    }
+}
