@@ -219,34 +219,38 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// The first users had made all their requests before the last began: so many were never active at a time. Only of users
-/// with a number of requests each or in all, who have one in flight from their first to their last.
+/// Some users left before others began, so they were never all active at once. Only of users with a number of requests, each
+/// or in all, who have one in flight from their first to their last; and only in the seconds before the load runs out.
 ///
 /// Never grave: what was sent was measured. But a system that takes these users one after another need not take all at once.
 fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
     let users = load.users.filter(|u| *u > 0)?;
+    let first = grounds.ticks.first()?;
     let explained = has_due_times(load)
         || load.duration_s.is_some()
+        || load.requests.is_some_and(|requests| requests < users)
         || !load.stages.is_empty()
-        || !load.loads.is_empty()
+        || grounds.ticks.iter().any(|tick| (&tick.load, tick.batch) != (&first.load, first.batch))
         || summary.ended != Ended::Complete
         || summary.connections.users_without_row > 0
         || summary.requests.failed * 100 > summary.requests.started;
-    let most = grounds.ticks.iter().map(|tick| tick.counts.in_flight).max()?;
+    let runs_out_s = summary.window.to_s - summary.stragglers.tail_s;
+    let full: Vec<&Tick> = grounds.ticks.iter().filter(|tick| tick.to_s <= runs_out_s).collect();
+    let most = full.iter().map(|tick| tick.counts.in_flight).max()?;
     let is_concurrent = most as f64 >= CONCURRENT_SHARE * users as f64;
-    if explained || is_concurrent || grounds.ticks.len() < CONCURRENT_TICKS {
+    if explained || is_concurrent || full.len() < CONCURRENT_TICKS {
         return None;
     }
     doubt(
         "users_not_concurrent",
         false,
         format!(
-            "of {} users at most {} were active at a time: some had made all their requests before others began",
-            format_count(users as f64),
-            format_count(most as f64)
+            "at most {} of {} users were active at a time: the others had already left, or had not yet begun",
+            format_count(most as f64),
+            format_count(users as f64)
         ),
-        "give each user more requests, shorten the ramp, or give loadlab more cores, or more machines (`--swarm`)",
+        "more requests, a shorter ramp, more cores for loadlab, or more machines (`--swarm`) have more users active at a time",
     )
 }
 

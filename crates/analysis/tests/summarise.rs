@@ -594,16 +594,20 @@ fn users_that_are_starved_are_reported() {
 
 #[test]
 fn users_of_whom_some_had_left_before_others_came_are_reported() {
-    let runs = [load("main", 0.0, 1000, 10, 10.0)];
-    let check = |facts: LoadFacts, in_flight: &[u64], wanted: &[&str]| {
+    let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let mut check = |facts: LoadFacts,
+                     (in_flight, batches, tail_s): (&[u64], usize, f64),
+                     wanted: &[&str]| {
         let tick = |(second, in_flight): (usize, &u64)| Tick {
             load: "main".into(),
+            batch: (second % batches) as u32,
             from_s: second as f64,
             to_s: second as f64 + 1.0,
             counts: Counts { in_flight: *in_flight, ..Counts::default() },
             ..Tick::default()
         };
         let ticks: Vec<Tick> = in_flight.iter().enumerate().map(tick).collect();
+        runs[0].measured.stragglers = Stragglers { ok: 1, failed: 0, tail_s };
         let s = summarise(TrialInput { ticks: &ticks, ..input(facts, &runs) });
         let found: Vec<_> = s.doubts.iter().filter(|d| d.kind == "users_not_concurrent").collect();
         assert_eq!(found.iter().map(|d| d.evidence.as_str()).collect::<Vec<_>>(), wanted, "{in_flight:?}");
@@ -611,14 +615,19 @@ fn users_of_whom_some_had_left_before_others_came_are_reported() {
     };
     let numbered = |users| LoadFacts { duration_s: None, requests: Some(1000), ..closed(users) };
     let evidence =
-        "of 100 users at most 37 were active at a time: some had made all their requests before others began";
-    check(numbered(100), &[20, 37, 36, 37, 12], &[evidence]);
-    check(numbered(40), &[20, 37, 36, 37, 12], &[]);
-    // too short to tell
-    check(numbered(100), &[20, 37, 36, 12], &[]);
-    // by time, nobody leaves; who thinks has nothing in flight
-    check(closed(100), &[20, 37, 36, 37, 12], &[]);
-    check(LoadFacts { think_s: Some(1.0), ..numbered(100) }, &[20, 37, 36, 37, 12], &[]);
+        "at most 37 of 100 users were active at a time: the others had already left, or had not yet begun";
+    let few: &[u64] = &[20, 37, 36, 37, 12];
+    check(numbered(100), (few, 1, 0.0), &[evidence]);
+    check(numbered(40), (few, 1, 0.0), &[]);
+    // Too short to tell; and a single request that took seconds when all was over does not make it longer.
+    check(numbered(100), (&few[..4], 1, 0.0), &[]);
+    check(numbered(100), (&[0, 1, 1, 1, 1, 1, 1, 1, 1], 1, 9.5), &[]);
+    // Batches of less than a second are over at the end of each.
+    check(numbered(100), (&[0, 0, 0, 0, 0, 0], 2, 0.0), &[]);
+    // By time, nobody leaves; who thinks has nothing in flight; of fewer requests than users some never begin.
+    check(closed(100), (few, 1, 0.0), &[]);
+    check(LoadFacts { think_s: Some(1.0), ..numbered(100) }, (few, 1, 0.0), &[]);
+    check(LoadFacts { requests: Some(50), ..numbered(100) }, (few, 1, 0.0), &[]);
 }
 
 #[test]

@@ -98,8 +98,8 @@ pub fn long() -> Outcome {
     ))
 }
 
-/// How many messages workers lose that acknowledge before the storage has answered (profile `careless` of trade-processor): by
-/// their ids, and none if they wait.
+/// How many messages are lost, by id, if workers acknowledge before the storage has answered: profile `careless` of
+/// trade-processor. Fails unless workers that wait lose none.
 fn careless() -> Result<u64> {
     let lab = LABS.iter().find(|lab| lab.name == "trade-processor").context("no row of trade-processor")?;
     let out = target().join("xtask/faults/careless");

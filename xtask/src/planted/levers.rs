@@ -203,15 +203,15 @@ impl Tools {
     fn ask(&self, system: &Planted, name: &str, budgets: &[&str]) -> Result<Answer> {
         let out = servers::out().join("levers").join(name.replace(' ', "-"));
         let plan = servers::sources().join(format!("levers/{}.yaml", system.plan));
-        let mut left = budgets.iter();
-        let mut budget = left.next().context("no budget")?;
+        let mut longer = budgets.iter();
+        let mut budget = longer.next().context("no budget")?;
         let answer = loop {
             let _ = fs::remove_dir_all(&out);
             let said =
                 ask(self, system, &plan, budget, &out).with_context(|| format!("loadlab why, {name}"))?;
             let answer = judged(system, name.to_owned(), &said);
-            match left.next() {
-                Some(longer) if !answer.is_right && !answer.calls_another => budget = longer,
+            match longer.next() {
+                Some(next) if !answer.is_right && !answer.calls_another => budget = next,
                 _ => break answer,
             }
         };

@@ -200,7 +200,7 @@ impl Flow {
             if let Some(from) = inside.get_mut(pair.from.as_str()) {
                 *from -= waiting;
             }
-            let link = link_requests(pair, waiting, rate_per_s);
+            let link = link_requests(pair, waiting, wait_ms(waiting, rate_per_s));
             if link > 0.0 {
                 *inside.entry(&pair.to).or_default() -= link;
                 let name = format!("{}→{}", pair.from, pair.to);
@@ -216,6 +216,18 @@ impl Flow {
         }));
         places.sort_by(|a, b| b.requests.total_cmp(&a.requests));
         places
+    }
+
+    /// How many requests are on each link, at least: an asker that divides its requests among several waits on each for longer
+    /// than the requests there tell.
+    pub fn on_links(&self, in_flight: f64, rate_per_s: f64) -> Vec<(&Pair, f64)> {
+        let entered = self.entered(in_flight, &waiting);
+        let shares = self.shares(&entered, &waiting);
+        let of = |(pair, waiting): &(&'_ Pair, f64)| {
+            let all: f64 = shares.iter().filter(|(other, _)| other.from == pair.from).map(|(_, n)| n).sum();
+            link_requests(pair, *waiting, wait_ms(all, rate_per_s))
+        };
+        shares.iter().map(|share| (share.0, of(share))).collect()
     }
 
     /// How many requests entered each component, including those it passed on.
@@ -370,13 +382,19 @@ fn unseen(pair: &Pair) -> String {
     format!("who waits on {}→{to} {over}{}: {why}", pair.from, pair.address)
 }
 
-/// Of those that wait on a pair, the ones whose bytes are in transit.
-fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
+/// How long each of so many requests waits, by Little's law.
+fn wait_ms(waiting: f64, rate_per_s: f64) -> Option<f64> {
+    (rate_per_s > 0.0).then(|| waiting / rate_per_s * 1e3)
+}
+
+/// Of those that wait on a pair, the ones whose bytes are in transit. `wait_ms` is how long each waits, if its packets do not
+/// show it.
+fn link_requests(pair: &Pair, waiting: f64, wait_ms: Option<f64>) -> f64 {
     if pair.is_unix || pair.is_udp || waiting <= 0.0 {
         return 0.0;
     }
     let timed = pair.timed.filter(|t| t.exchanges >= FEWEST_TIMED).map(|t| t.wait_ms);
-    let wait_ms = timed.or_else(|| (rate_per_s > 0.0).then(|| waiting / rate_per_s * 1e3));
+    let wait_ms = timed.or(wait_ms);
     let rtt_ms = pair.rtt_ms.filter(|rtt| *rtt >= SHORTEST_LINK_MS);
     let delayed = rtt_ms.zip(wait_ms).map_or(0.0, |(rtt, wait)| waiting * (rtt / wait.max(rtt)));
     // What has arrived and is not read yet is no longer in transit.

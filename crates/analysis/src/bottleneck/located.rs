@@ -9,6 +9,10 @@ use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent, ran
 
 /// A component with less than this share of the requests holds nothing back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
+/// One link with more than this share of the requests on all of a component's is slow alone.
+const ONE_LINK_SHARE: f64 = 0.8;
+/// Shares of the requests in flight that differ by less are the same.
+const TIE_SHARE: f64 = 0.05;
 /// One thread uses this share of a core: the rest goes to others that the kernel runs in between.
 const FULL_THREAD: f64 = 0.85;
 /// From this share of the requests in flight that may or may not be there, their number is a range.
@@ -80,32 +84,48 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
 /// Most requests are on links that end at one component, however they divide among these: what slows down its network slows
 /// down the way to it and the ways from it.
 fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Option<Suspect> {
-    let in_flight = trial.summary.concurrency_mean;
-    if keeps_up(trial) || flow.socket_readings == 0 {
+    let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
+    if keeps_up(trial) || flow.socket_readings == 0 || !flow.unseen.is_empty() {
         return None;
     }
-    let of = |name: &String| {
-        let is_end = |place: &&WaitPlace| {
-            place.is_link && place.name.split('→').any(|end| relayed(trial, end).unwrap_or(end) == name)
-        };
-        let links: Vec<&WaitPlace> = places.iter().filter(is_end).collect();
-        let requests = links.iter().map(|link| link.requests).sum::<f64>().min(in_flight);
-        (name.clone(), requests, links)
+    let component = |name: &str| relayed(trial, name).unwrap_or(name).to_owned();
+    let seen = flow.on_links(in_flight, rate_per_s).into_iter();
+    let mut all: Vec<(String, String, f64)> =
+        seen.map(|(pair, requests)| (component(&pair.from), component(&pair.to), requests)).collect();
+    // What waits in a relay of ours waits on the link that it slows down.
+    let relays =
+        places.iter().filter(|place| !place.is_link).filter_map(|place| link_of_relay(trial, flow, place));
+    all.extend(relays.filter_map(|link| {
+        let (from, to) = link.name.split_once('→')?;
+        Some((from.to_owned(), to.to_owned(), link.requests))
+    }));
+    // Of two with about as many, the one whose link the plan slows down.
+    let fuller = |(a, a_requests, _): &Ends<'_>, (b, b_requests, _): &Ends<'_>| {
+        let is_tie = (a_requests - b_requests).abs() <= TIE_SHARE * in_flight;
+        let is_made = |name: &str| is_tie && made_of(trial, name).is_some();
+        is_made(a).cmp(&is_made(b)).then(a_requests.total_cmp(b_requests))
     };
-    let all = trial.summary.components.keys().map(of);
-    let (name, requests, links) = all.max_by(|(_, a, _), (_, b, _)| a.total_cmp(b))?;
-    if requests < MOST_SHARE * in_flight || links.len() < 2 {
+    let ends = trial.summary.components.keys().map(|name| {
+        let is_end =
+            |(from, to, requests): &&(String, String, f64)| (from == name || to == name) && *requests > 0.0;
+        let links: Vec<&(String, String, f64)> = all.iter().filter(is_end).collect();
+        (name, links.iter().map(|(_, _, requests)| requests).sum::<f64>(), links)
+    });
+    let (name, requests, mut links) = ends.max_by(fuller)?;
+    links.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
+    let largest = links.first()?.2;
+    if requests < MOST_SHARE * in_flight || largest > ONE_LINK_SHARE * requests {
         return None;
     }
-    let given = made_of(trial, &name).map_or(String::new(), |made| format!(" ({name} was given {made})"));
-    let each = |link: &&WaitPlace| format!("{} on {}", short(link.requests), link.name);
+    let given = made_of(trial, name).map_or(String::new(), |made| format!(" ({name} was given {made})"));
+    let each = |(from, to, requests): &&(String, String, f64)| format!("{} on {from}→{to}", short(*requests));
     Some(Suspect {
         kind: BottleneckKind::Link,
         who: Some(name.clone()),
         at_s: None,
         text: format!(
             "links of {name}: {} of {} requests in flight are on the wire there{given}",
-            short(requests),
+            short(requests.min(in_flight)),
             format_count(in_flight.round())
         ),
         share: (requests / in_flight.max(f64::MIN_POSITIVE)).min(1.0),
@@ -119,32 +139,41 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
     })
 }
 
+/// A component, how many requests are on the links that end there, and these links with their requests.
+type Ends<'a> = (&'a String, f64, Vec<&'a (String, String, f64)>);
+
 /// Said behind the number of readings.
 fn few_words(flow: &Flow) -> &'static str {
     if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" }
 }
 
-/// Requests wait in several places, none of which has most of them: which these are, if `guessed`, a component that is named
-/// because of its open connections alone, is hardly one of them.
+/// Requests wait in several places, none of which has most of them, and `guessed`, a component that is named because of its
+/// open connections alone, has hardly any: then these places are reported.
 pub fn in_several_places(trial: &TrialData<'_>, flow: &Flow, guessed: &Suspect) -> Option<Suspect> {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
     let who = guessed.who.as_deref().filter(|_| guessed.kind == BottleneckKind::Latency)?;
     let places = flow.places(in_flight, rate_per_s);
     let has = places.iter().find(|place| place.name == who)?.requests;
-    if flow.socket_readings == 0 || has >= HARDLY_SHARE * in_flight {
+    // Where it is unknown who waits, a guess is as good as what was seen.
+    if flow.socket_readings == 0 || !flow.unseen.is_empty() || has >= HARDLY_SHARE * in_flight {
         return None;
     }
-    let each = |place: &WaitPlace| format!("{} in {}", short(place.requests), place.name);
-    let largest: Vec<String> = places.iter().take(3).filter(|p| p.requests > 0.0).map(each).collect();
+    let largest: Vec<&WaitPlace> = places.iter().take(3).filter(|place| place.requests > 0.0).collect();
+    let names: Vec<&str> = largest.iter().map(|place| place.name.as_str()).collect();
+    let each = |place: &&WaitPlace| format!("{} in {}", short(place.requests), place.name);
     Some(Suspect {
         who: None,
         text: format!(
-            "no saturated resource found, and requests wait in several places: of {} in flight {} ({} readings{})",
+            "no saturated resource found: requests wait in several places, most of them in {}",
+            names.join(", ")
+        ),
+        evidence: vec![format!(
+            "of {} requests in flight {} ({} readings{})",
             short(in_flight),
-            largest.join(", "),
+            largest.iter().map(each).collect::<Vec<_>>().join(", "),
             flow.socket_readings,
             few_words(flow)
-        ),
+        )],
         ..guessed.clone()
     })
 }

@@ -9,12 +9,12 @@ use loadlab_record::why::{LeverCall, LeverFacts, NextBottleneck, NotTried, WhyFa
 
 use crate::why::lever::Lever;
 
-/// A CPU limit of which this share is used gives.
+/// A CPU limit is saturated from this share on.
 const SATURATED_AT: f64 = 0.9;
-/// A limit that gives at so many times the goodput that was reached explains that it was no more.
+/// A limit that saturates at up to so many times the goodput that was reached explains that it was no more.
 const NEAR: f64 = 1.1;
 
-/// The component that is the next bottleneck, and the goodput at which it is.
+/// The component that is the next bottleneck, and the goodput at which it saturates.
 pub struct Headroom {
     /// In words: `web CPU`.
     pub name: String,
@@ -202,7 +202,7 @@ mod tests {
                 let next = next_bottleneck(&db, expected).expect("something was raised");
                 assert_eq!((next.name.as_deref(), next.goodput), (name, goodput), "{}", next.text);
             };
-        // Another limit is used up after the largest raise: what was reached is where it gives.
+        // Another limit is used up after the largest raise: what was reached is where it saturates.
         let both = || {
             vec![
                 raised("55% CPU", 1.1, &[("db", 0.99)]),

@@ -34,10 +34,10 @@ use crate::spool::Spool;
 
 /// Without a word from the coordinator for this long, an agent sends nothing more.
 pub const DEAD_MAN_NS: u64 = 60_000_000_000;
-/// How often a waiting thread looks whether it must end.
+/// How often a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the agent does so while a load is sent: each look takes time from a core that may be the load's.
-const LOOK_DURING_LOAD: Duration = Duration::from_millis(250);
+/// How often the agent checks whether it was cancelled: seldom, since each check takes time from a core that may be the load's.
+const CANCEL_POLL: Duration = Duration::from_millis(250);
 /// How many different denials of the server are told.
 const MOST_DENIALS: usize = 20;
 /// How long it tries to take a slot.
@@ -120,7 +120,7 @@ pub fn serve(
 
 async fn until(cancelled: &(dyn Fn() -> bool + Sync)) {
     while !cancelled() {
-        tokio::time::sleep(LOOK_DURING_LOAD).await;
+        tokio::time::sleep(CANCEL_POLL).await;
     }
 }
 
@@ -392,8 +392,8 @@ impl Agent<'_> {
 async fn dead_man(under: &Under) {
     let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
     while under.silent_ns() < DEAD_MAN_NS && !is_set(&under.is_left) && !is_set(&under.is_given_up) {
-        // Silence is not heard of.
-        let _ = tokio::time::timeout(BEAT, under.flagged.notified()).await;
+        let left = Duration::from_nanos(DEAD_MAN_NS.saturating_sub(under.silent_ns()));
+        let _ = tokio::time::timeout(left, under.flagged.notified()).await;
     }
 }
 

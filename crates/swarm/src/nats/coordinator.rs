@@ -31,7 +31,7 @@ use crate::message::{
 use crate::reduce::{Next, ReportId};
 use crate::signed::SigningKey;
 
-/// How often a waiting thread looks whether it must end.
+/// How often a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long agents have to get ready for a load.
 const READY_NS: u64 = 60_000_000_000;
