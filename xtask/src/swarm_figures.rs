@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -261,16 +261,18 @@ impl Lab {
                 .filter(later)
                 .filter_map(of)
                 .fold((0.0, 0.0), |(ok, length_s), tick| (ok + tick.0, length_s + tick.1));
-            Ok((length_s > 0.0).then(|| ok / length_s))
+            Ok((length_s > 0.0 && ok > 0.0).then(|| ok / length_s))
         };
         // A machine that stalls may leave no second but the first.
+        let again = [AtomicUsize::new(0), AtomicUsize::new(0)];
         let rate = |more: &[&str]| -> Result<f64> {
             for _ in 0..MOST_TRIES {
                 if let Some(rate) = once(more)? {
                     return Ok(rate);
                 }
+                again[usize::from(!more.is_empty())].fetch_add(1, Ordering::Relaxed);
             }
-            anyhow::bail!("no second after the first in {MOST_TRIES} loads");
+            anyhow::bail!("no answer after the first second in {MOST_TRIES} loads, {more:?}");
         };
         let mut logs = Vec::new();
         for pair in 0..pairs {
@@ -281,6 +283,10 @@ impl Lab {
             println!("pair {}: {ratio:.4}", pair + 1);
             logs.push(ratio.ln());
         }
+        let [without, with] = again.map(AtomicUsize::into_inner);
+        println!("sent again: {without} without agents, {with} with them");
+        // Those that are left out with agents might be the ones in which they cost most.
+        ensure!(with <= without + pairs / 20, "{with} loads with agents were sent again, {without} without");
         Ok(Ratio::of(&logs))
     }
 }

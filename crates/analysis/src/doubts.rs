@@ -36,6 +36,8 @@ const UNFAIR_REQUESTS: u64 = 100;
 const CONCURRENT_SHARE: f64 = 0.9;
 /// … as seen at the ends of so many seconds at least: in one or two all may have come and gone.
 const CONCURRENT_TICKS: usize = 5;
+/// Once this share of the requests has been started, users leave.
+const MOST_STARTED: f64 = 0.9;
 /// A tail beyond this share of the window shows in every rate of a load with a fixed number of requests.
 const TAIL_SHARE: f64 = 0.10;
 /// Too few samples even for a 90th percentile.
@@ -219,8 +221,9 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
-/// Some users left before others began, so they were never all active at once. Only of users with a number of requests, each
-/// or in all, who have one in flight from their first to their last; and only in the seconds before the load runs out.
+/// Users were never all active at once: some had not begun when the requests ran out, or had made theirs before others began.
+/// Only of users with a number of requests, each or in all, who have one in flight from their first to their last; and only in
+/// the seconds before most requests have been started, since then few users are left.
 ///
 /// Never grave: what was sent was measured. But a system that takes these users one after another need not take all at once.
 fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
@@ -235,8 +238,12 @@ fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doub
         || summary.ended != Ended::Complete
         || summary.connections.users_without_row > 0
         || summary.requests.failed * 100 > summary.requests.started;
-    let runs_out_s = summary.window.to_s - summary.stragglers.tail_s;
-    let full: Vec<&Tick> = grounds.ticks.iter().filter(|tick| tick.to_s <= runs_out_s).collect();
+    let mut started = 0;
+    let has_more = |tick: &&Tick| {
+        started += tick.counts.started;
+        started as f64 <= MOST_STARTED * summary.requests.started as f64
+    };
+    let full: Vec<&Tick> = grounds.ticks.iter().take_while(has_more).collect();
     let most = full.iter().map(|tick| tick.counts.in_flight).max()?;
     let is_concurrent = most as f64 >= CONCURRENT_SHARE * users as f64;
     if explained || is_concurrent || full.len() < CONCURRENT_TICKS {
@@ -246,7 +253,7 @@ fn users_not_concurrent(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doub
         "users_not_concurrent",
         false,
         format!(
-            "at most {} of {} users were active at a time: the others had already left, or had not yet begun",
+            "at most {} of {} users were active at a time: others had not begun when the requests ran out, or began when these had made theirs",
             format_count(most as f64),
             format_count(users as f64)
         ),

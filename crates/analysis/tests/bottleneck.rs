@@ -862,11 +862,23 @@ fn a_component_whose_links_are_slow_is_named_by_all_of_them() {
     made.check(&[(Latency, None)]);
     let text = &made.suspects()[0].text;
     assert!(
-        text.ends_with("requests wait in several places, most of them in balancer, edge1, edge2"),
+        text.ends_with("requests wait in several places, the largest shares in balancer, edge1, edge2"),
         "{text}"
     );
     let evidence = &made.suspects()[0].evidence[0];
     assert!(evidence.contains("of 10 requests in flight 4 in balancer, 2.9 in edge1"), "{evidence}");
+    assert_eq!(answer(&made).confidence, Confidence::Low);
+    // Edges that divide the load each wait for longer than their share of the requests tells: the store is slow, not its links.
+    let divided: Vec<Pair> = (1..=10)
+        .flat_map(|edge| {
+            let edge = format!("edge{edge}");
+            let link = Pair { rtt_ms: Some(6.0), ..pair(&edge, "store", 4.0, 1.0) };
+            [pair("balancer", &edge, 3.0, 1.0), link]
+        })
+        .chain([pair("loadlab", "balancer", 10.0, 10.0)])
+        .collect();
+    watched(&mut made, &divided, |_| ());
+    assert!(!made.suspects()[0].text.starts_with("links of"), "{:?}", made.suspects());
     // Without a look at the connections it is the last that holds some.
     made.evidence.clear();
     made.check(&[(Latency, Some("store"))]);

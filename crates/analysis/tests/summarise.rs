@@ -594,40 +594,47 @@ fn users_that_are_starved_are_reported() {
 
 #[test]
 fn users_of_whom_some_had_left_before_others_came_are_reported() {
-    let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
-    let mut check = |facts: LoadFacts,
-                     (in_flight, batches, tail_s): (&[u64], usize, f64),
-                     wanted: &[&str]| {
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    // Each second has as many requests; or all are in the first but one for each of the others.
+    let check = |facts: LoadFacts,
+                 in_flight: &[u64],
+                 (batches, first): (usize, Option<u64>),
+                 wanted: &[&str]| {
+        let even = 1000 / in_flight.len() as u64;
         let tick = |(second, in_flight): (usize, &u64)| Tick {
             load: "main".into(),
             batch: (second % batches) as u32,
             from_s: second as f64,
             to_s: second as f64 + 1.0,
-            counts: Counts { in_flight: *in_flight, ..Counts::default() },
+            counts: Counts {
+                in_flight: *in_flight,
+                started: first.map_or(even, |first| if second == 0 { first } else { 1 }),
+                ..Counts::default()
+            },
             ..Tick::default()
         };
         let ticks: Vec<Tick> = in_flight.iter().enumerate().map(tick).collect();
-        runs[0].measured.stragglers = Stragglers { ok: 1, failed: 0, tail_s };
         let s = summarise(TrialInput { ticks: &ticks, ..input(facts, &runs) });
         let found: Vec<_> = s.doubts.iter().filter(|d| d.kind == "users_not_concurrent").collect();
         assert_eq!(found.iter().map(|d| d.evidence.as_str()).collect::<Vec<_>>(), wanted, "{in_flight:?}");
         assert!(found.iter().all(|d| !d.grave));
     };
     let numbered = |users| LoadFacts { duration_s: None, requests: Some(1000), ..closed(users) };
-    let evidence =
-        "at most 37 of 100 users were active at a time: the others had already left, or had not yet begun";
-    let few: &[u64] = &[20, 37, 36, 37, 12];
-    check(numbered(100), (few, 1, 0.0), &[evidence]);
-    check(numbered(40), (few, 1, 0.0), &[]);
-    // Too short to tell; and a single request that took seconds when all was over does not make it longer.
-    check(numbered(100), (&few[..4], 1, 0.0), &[]);
-    check(numbered(100), (&[0, 1, 1, 1, 1, 1, 1, 1, 1], 1, 9.5), &[]);
+    let evidence = "at most 37 of 100 users were active at a time: others had not begun when the requests ran out, or began when \
+                    these had made theirs";
+    let few: &[u64] = &[20, 37, 36, 37, 37, 12];
+    check(numbered(100), few, (1, None), &[evidence]);
+    check(numbered(40), few, (1, None), &[]);
+    // Too short to tell.
+    check(numbered(100), &few[..5], (1, None), &[]);
+    // A user who is much slower than the others is alone for long.
+    check(numbered(100), &[1; 20], (1, Some(981)), &[]);
     // Batches of less than a second are over at the end of each.
-    check(numbered(100), (&[0, 0, 0, 0, 0, 0], 2, 0.0), &[]);
+    check(numbered(100), &[0; 8], (2, None), &[]);
     // By time, nobody leaves; who thinks has nothing in flight; of fewer requests than users some never begin.
-    check(closed(100), (few, 1, 0.0), &[]);
-    check(LoadFacts { think_s: Some(1.0), ..numbered(100) }, (few, 1, 0.0), &[]);
-    check(LoadFacts { requests: Some(50), ..numbered(100) }, (few, 1, 0.0), &[]);
+    check(closed(100), few, (1, None), &[]);
+    check(LoadFacts { think_s: Some(1.0), ..numbered(100) }, few, (1, None), &[]);
+    check(LoadFacts { requests: Some(50), ..numbered(100) }, few, (1, None), &[]);
 }
 
 #[test]

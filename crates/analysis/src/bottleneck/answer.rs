@@ -77,6 +77,8 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
         match flow.and_then(|flow| site(trial, flow)) {
             // It is certainly one of them.
             Some(Site::Among(_)) if first.who.is_none() => return Confidence::Low,
+            // They are in several places.
+            None if first.who.is_none() => return Confidence::Low,
             Some(Site::At(place)) if is_range(&place, trial.summary.concurrency_mean) => {
                 return Confidence::Medium;
             }

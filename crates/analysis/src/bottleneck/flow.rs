@@ -218,16 +218,12 @@ impl Flow {
         places
     }
 
-    /// How many requests are on each link, at least: an asker that divides its requests among several waits on each for longer
-    /// than the requests there tell.
+    /// How many requests are on each link, at least: nobody waits for longer than a whole response takes.
     pub fn on_links(&self, in_flight: f64, rate_per_s: f64) -> Vec<(&Pair, f64)> {
         let entered = self.entered(in_flight, &waiting);
-        let shares = self.shares(&entered, &waiting);
-        let of = |(pair, waiting): &(&'_ Pair, f64)| {
-            let all: f64 = shares.iter().filter(|(other, _)| other.from == pair.from).map(|(_, n)| n).sum();
-            link_requests(pair, *waiting, wait_ms(all, rate_per_s))
-        };
-        shares.iter().map(|share| (share.0, of(share))).collect()
+        let longest_ms = wait_ms(in_flight, rate_per_s);
+        let shares = self.shares(&entered, &waiting).into_iter();
+        shares.map(|(pair, waiting)| (pair, link_requests(pair, waiting, longest_ms))).collect()
     }
 
     /// How many requests entered each component, including those it passed on.

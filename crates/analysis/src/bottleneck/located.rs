@@ -1,10 +1,12 @@
 //! Ranks what holds requests back where they wait ahead of what is busy elsewhere.
 
-use loadlab_record::evidence::Threads;
+use std::collections::BTreeMap;
+
+use loadlab_record::evidence::{Pair, Threads};
 use loadlab_record::units::{format_count, significant};
 
 use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay, made_of, relayed};
-use super::flow::{FEWEST_READINGS, Flow, Site, WaitPlace, describe, short};
+use super::flow::{FEWEST_READINGS, Flow, Site, WaitPlace, describe, short, waiting};
 use super::{BottleneckKind, MOST_SHARE, Suspect, TrialData, during, percent, rank};
 
 /// A component with less than this share of the requests holds nothing back, however busy it is.
@@ -81,24 +83,35 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     });
 }
 
+/// Requests on each link between two components, at least. What waits in a relay of ours waits on the link that it slows down.
+fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> BTreeMap<(String, String), f64> {
+    let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
+    let component = |name: &str| relayed(trial, name).unwrap_or(name).to_owned();
+    let mut links: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for (pair, requests) in flow.on_links(in_flight, rate_per_s) {
+        *links.entry((component(&pair.from), component(&pair.to))).or_default() += requests;
+    }
+    let relays = places.iter().filter(|place| !place.is_link && relayed(trial, &place.name).is_some());
+    for relay in relays {
+        let askers: Vec<&Pair> = flow.pairs.iter().filter(|p| p.to == relay.name && p.from != p.to).collect();
+        let all: f64 = askers.iter().map(|pair| waiting(pair)).sum();
+        for pair in askers.into_iter().filter(|pair| waiting(pair) > 0.0) {
+            let own = relay.requests * waiting(pair) / all;
+            *links.entry((component(&pair.from), component(&relay.name))).or_default() += own;
+        }
+    }
+    links.retain(|(from, to), requests| from != to && *requests > 0.0);
+    links
+}
+
 /// Most requests are on links that end at one component, however they divide among these: what slows down its network slows
 /// down the way to it and the ways from it.
 fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Option<Suspect> {
-    let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
+    let in_flight = trial.summary.concurrency_mean;
     if keeps_up(trial) || flow.socket_readings == 0 || !flow.unseen.is_empty() {
         return None;
     }
-    let component = |name: &str| relayed(trial, name).unwrap_or(name).to_owned();
-    let seen = flow.on_links(in_flight, rate_per_s).into_iter();
-    let mut all: Vec<(String, String, f64)> =
-        seen.map(|(pair, requests)| (component(&pair.from), component(&pair.to), requests)).collect();
-    // What waits in a relay of ours waits on the link that it slows down.
-    let relays =
-        places.iter().filter(|place| !place.is_link).filter_map(|place| link_of_relay(trial, flow, place));
-    all.extend(relays.filter_map(|link| {
-        let (from, to) = link.name.split_once('→')?;
-        Some((from.to_owned(), to.to_owned(), link.requests))
-    }));
+    let all: Vec<Link> = on_links(trial, flow, places).into_iter().collect();
     // Of two with about as many, the one whose link the plan slows down.
     let fuller = |(a, a_requests, _): &Ends<'_>, (b, b_requests, _): &Ends<'_>| {
         let is_tie = (a_requests - b_requests).abs() <= TIE_SHARE * in_flight;
@@ -106,19 +119,18 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
         is_made(a).cmp(&is_made(b)).then(a_requests.total_cmp(b_requests))
     };
     let ends = trial.summary.components.keys().map(|name| {
-        let is_end =
-            |(from, to, requests): &&(String, String, f64)| (from == name || to == name) && *requests > 0.0;
-        let links: Vec<&(String, String, f64)> = all.iter().filter(is_end).collect();
-        (name, links.iter().map(|(_, _, requests)| requests).sum::<f64>(), links)
+        let is_end = |((from, to), _): &&Link| from == name || to == name;
+        let links: Vec<&Link> = all.iter().filter(is_end).collect();
+        (name, links.iter().map(|(_, requests)| requests).sum::<f64>(), links)
     });
     let (name, requests, mut links) = ends.max_by(fuller)?;
-    links.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
-    let largest = links.first()?.2;
+    links.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    let largest = links.first()?.1;
     if requests < MOST_SHARE * in_flight || largest > ONE_LINK_SHARE * requests {
         return None;
     }
     let given = made_of(trial, name).map_or(String::new(), |made| format!(" ({name} was given {made})"));
-    let each = |(from, to, requests): &&(String, String, f64)| format!("{} on {from}→{to}", short(*requests));
+    let each = |((from, to), requests): &&Link| format!("{} on {from}→{to}", short(*requests));
     Some(Suspect {
         kind: BottleneckKind::Link,
         who: Some(name.clone()),
@@ -139,8 +151,10 @@ fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Opt
     })
 }
 
-/// A component, how many requests are on the links that end there, and these links with their requests.
-type Ends<'a> = (&'a String, f64, Vec<&'a (String, String, f64)>);
+/// From where to where, and how many requests.
+type Link = ((String, String), f64);
+/// A component, how many requests are on the links that end there, and these links.
+type Ends<'a> = (&'a String, f64, Vec<&'a Link>);
 
 /// Said behind the number of readings.
 fn few_words(flow: &Flow) -> &'static str {
@@ -158,13 +172,14 @@ pub fn in_several_places(trial: &TrialData<'_>, flow: &Flow, guessed: &Suspect) 
     if flow.socket_readings == 0 || !flow.unseen.is_empty() || has >= HARDLY_SHARE * in_flight {
         return None;
     }
+    let name = |place: &WaitPlace| link_of_relay(trial, flow, place).unwrap_or_else(|| place.clone()).name;
     let largest: Vec<&WaitPlace> = places.iter().take(3).filter(|place| place.requests > 0.0).collect();
-    let names: Vec<&str> = largest.iter().map(|place| place.name.as_str()).collect();
-    let each = |place: &&WaitPlace| format!("{} in {}", short(place.requests), place.name);
+    let names: Vec<String> = largest.iter().map(|place| name(place)).collect();
+    let each = |place: &&WaitPlace| format!("{} in {}", short(place.requests), name(place));
     Some(Suspect {
         who: None,
         text: format!(
-            "no saturated resource found: requests wait in several places, most of them in {}",
+            "no saturated resource found: requests wait in several places, the largest shares in {}",
             names.join(", ")
         ),
         evidence: vec![format!(
