@@ -31,7 +31,7 @@ const MOST: (f64, f64) = (0.01, 0.03);
 const PAIRS_OF_FOUR: usize = 8;
 /// On a virtual machine one load differs from the next by a tenth, however long it is, and its seconds hardly: an interval of a few per cent needs this
 /// many.
-const PAIRS_OF_ONE: usize = 250;
+const PAIRS_OF_ONE: usize = 220;
 /// How often a load is sent again that left nothing to be compared.
 const MOST_TRIES: usize = 3;
 /// How long after its end a second may be merged.
