@@ -51,8 +51,10 @@ pub fn long() -> Outcome {
     let lab = Lab { loadlab: target().join("release/loadlab"), dir: target().join("xtask/swarm") };
     let _ = fs::remove_dir_all(&lab.dir);
     fs::create_dir_all(&lab.dir)?;
-    let found = [lab.in_namespaces()?, lab.divided()?, merging()?, lab.cost_of_an_agent()?];
-    Ok(found.join("; "))
+    let found = [lab.in_namespaces()?, lab.divided()?, merging()?];
+    // The last one takes long, and may fail where the machine is too restless: what was found before is said, too.
+    let last = lab.cost_of_an_agent().map_err(|error| anyhow::anyhow!("{error}; {}", found.join("; ")))?;
+    Ok(format!("{}; {last}", found.join("; ")))
 }
 
 /// An hour of load: every request is counted, and the coordinator's memory grows by no more than what it keeps of each
@@ -241,7 +243,11 @@ impl Lab {
         let page = format!("http://{}/128", server.address());
         let load = [page.as_str(), "-c", "50", "-t", "1", "-d", "1300ms"];
         let ratio = self.in_turn(PAIRS_OF_ONE, &load, &["--swarm", "local:1"], Some(&cores))?;
-        ensure!(ratio.low >= 1.0 - MOST.1, "one agent has {ratio} of the throughput");
+        ensure!(
+            ratio.low >= 1.0 - MOST.1,
+            "one agent has {ratio} of the throughput of a run without: that it costs at most {:.0} % is not certain",
+            100.0 * MOST.1
+        );
         Ok(format!("one agent has {ratio} of the throughput of a run without"))
     }
 
