@@ -108,7 +108,8 @@ fn on_links(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> BTreeMa
 /// down the way to it and the ways from it.
 fn links_of_one(trial: &TrialData<'_>, flow: &Flow, places: &[WaitPlace]) -> Option<Suspect> {
     let in_flight = trial.summary.concurrency_mean;
-    if keeps_up(trial) || flow.socket_readings == 0 || !flow.unseen.is_empty() {
+    // What is unknown of other pairs takes nothing away from these: all are the least.
+    if keeps_up(trial) || flow.socket_readings == 0 {
         return None;
     }
     let all: Vec<Link> = on_links(trial, flow, places).into_iter().collect();
