@@ -29,8 +29,8 @@ const LENGTH_S: u64 = 20;
 const MOST: (f64, f64) = (0.01, 0.03);
 /// Pairs of loads with and without agents.
 const PAIRS_OF_FOUR: usize = 8;
-/// On a virtual machine one load differs from the next by a tenth, however long it is, and its seconds hardly: an interval of a few per cent needs this
-/// many.
+/// On a virtual machine one load differs from the next by a tenth, however long it is, and its seconds hardly: an interval of
+/// a few per cent needs this many.
 const PAIRS_OF_ONE: usize = 220;
 /// How often a load is sent again that left nothing to be compared.
 const MOST_TRIES: usize = 3;
@@ -403,16 +403,15 @@ mod tests {
 
     #[test]
     fn a_pair_that_was_disturbed_changes_little() {
-        let ratio = |logs: &[f64]| Ratio::of(logs);
         let even: Vec<f64> = (-4..=4).map(|n| f64::from(n) / 100.0).collect();
-        let quiet = ratio(&even);
+        let quiet = Ratio::of(&even);
         // Of nine signed ranks, sums of 5 and less are outside with 95 %: the sixth smallest of 45 means, and the sixth largest.
         assert!((quiet.mid - 1.0).abs() < 1e-9, "{quiet}");
         assert!(
             (quiet.low - (-0.025f64).exp()).abs() < 1e-9 && (quiet.high - 0.025f64.exp()).abs() < 1e-9,
             "{quiet}"
         );
-        let disturbed = ratio(&[&even[1..], &[-1.5]].concat());
+        let disturbed = Ratio::of(&[&even[1..], &[-1.5]].concat());
         assert!((disturbed.mid - 1.0).abs() < 0.01, "{disturbed}");
     }
 
